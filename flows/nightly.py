@@ -6,6 +6,7 @@ python -m flows.nightly [--afresh]
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from typing import Any
 
 from prefect import flow, get_run_logger, task
@@ -24,7 +25,11 @@ from tasks.stages import stage_names
 LAST = "flows/night/dvc.yaml:promote"
 
 
-@flow(name="nightly", log_prints=False)
+def _run_name() -> str:
+    return f"night of {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+@flow(name="nightly", flow_run_name=_run_name, log_prints=False)
 def nightly(afresh: bool = False) -> State[Any] | str:
     """Open a night, or go on with an unfinished one; then run its stages (flows/night/dvc.yaml).
 

@@ -28,8 +28,9 @@ from cudal1.errors import ConfigError, CudaL1Error, StoreError
 from cudal1.harness.device.device import find_device
 from cudal1.processes import inherited, python
 from cudal1.settings.params import Params
-from tasks.night.account import REPORT_URL
+from tasks.server.checkout import CHECKOUT
 from tasks.server.deployments import POOL, end_what_nobody_runs, make_what_is_missing
+from tasks.server.findings import REPORT_URL
 from tasks.server.prefect_home import (
     HOME,
     START_S,
@@ -111,6 +112,7 @@ def _serve(port: int) -> None:
         _wait_for(port, server, log)
         environment[REPORT_URL] = stack.enter_context(_report_served(port + 1))
         print(f"Prefect's UI: {url}  (Ctrl-C stops server and worker)", flush=True)
+        print(f"the report: {environment[REPORT_URL]}{_not_yet()}", flush=True)
         _work(environment, default=True, server=server)
 
 
@@ -132,7 +134,7 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
             "--limit",
             "1",
             "--name",
-            f"{kind} {socket.gethostname()}",
+            _worker_name(kind, default=default),
             *words,
         ),
         environment=environment,
@@ -149,6 +151,16 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
                     print(f"{program.name} had ended: started again", flush=True)
     finally:
         worker.stop(wait_s=WORKER_STOP_S)
+
+
+def _worker_name(kind: str, *, default: bool) -> str:
+    """Return a name that no worker of another machine, checkout or duty has."""
+    duty = "all flows" if default else f"transfer-{kind} alone"
+    return f"{kind} on {socket.gethostname()} in {CHECKOUT.name}, {duty}"
+
+
+def _not_yet() -> str:
+    return "" if (DATA / "report" / "index.html").exists() else "  (once a pipeline has run)"
 
 
 def _prepare(environment: Environment) -> None:

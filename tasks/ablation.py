@@ -17,7 +17,7 @@ def train_row(stage: Stage) -> Mapping[str, float | int]:
     """Train data/policy/INIT into data/policy/ROW, and examine it on held-out problems."""
     row = stage.params.ablation.row(stage.instance, stage.params.rl)
     stage = replace(stage, params=stage.params.model_copy(update={"rl": row}))
-    return reinforce(stage, policy=stage.instance, history=FILTERED, alias=None)
+    return reinforce(stage, policy=stage.instance, history=FILTERED, registers=False)
 
 
 if __name__ == "__main__":

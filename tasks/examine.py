@@ -18,6 +18,7 @@ from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
 from cudal1.prompts.prompt import Prompt, fitting_refinement_prompt, generation_prompt
 from cudal1.record import content_id
+from cudal1.selection import intervals
 from cudal1.selection.exemplar import Attempt
 from cudal1.selection.reward import speed_reward, success_reward
 from cudal1.services.answers import keep_completions
@@ -27,8 +28,10 @@ from cudal1.train.policy import Chat, Sampler
 from cudal1.verdict import Verdict
 from tasks.products import admitted_problems, evenly_spread
 from tasks.progress import progress
-from tasks.stage import Stage, log
+from tasks.stage import Stage
 
+HELDOUT = "heldout_"
+"""Prefix of a stage's marks on held-out problems among its numbers."""
 CHUNK = 64
 """Answers sampled at a time, while earlier ones are built, and judged on free devices."""
 
@@ -273,26 +276,37 @@ def examine(
             stage, ledger, opened, sampler, problems, sampling, "held-out answers", timing=True
         )
     marks = marks_of(answers)
-    log.info(
-        "%s: held-out success=%.3f mean_reward=%.3f answers=%d",
-        stage.name,
-        marks["success"],
-        marks["mean_reward"],
-        len(answers),
-    )
-    return {f"heldout_{name}": value for name, value in marks.items()}
+    return {f"{HELDOUT}{name}": value for name, value in marks.items()}
+
+
+def unprefixed(marks: Mapping[str, float | int]) -> dict[str, float]:
+    """Return marks by their names alone."""
+    return {name.removeprefix(HELDOUT): value for name, value in marks.items()}
 
 
 def marks_of(answers: Sequence[Answer]) -> dict[str, float | int]:
-    """Return success rate, mean reward, and mean of the best reward per problem."""
-    by_problem: dict[str, list[float]] = {}
+    """Return success rate, mean reward, and mean of the best reward per problem.
+
+    The first two have 95 % intervals over problems, if there are two problems.
+    """
+    rewards: dict[str, list[float]] = {}
+    successes: dict[str, list[float]] = {}
     for answer in answers:
-        by_problem.setdefault(answer.problem.id, []).append(speed_reward(answer.verdict))
+        rewards.setdefault(answer.problem.id, []).append(speed_reward(answer.verdict))
+        successes.setdefault(answer.problem.id, []).append(success_reward(answer.verdict))
     if not answers:
         return {"success": 0.0, "mean_reward": 0.0, "mean_best_reward": 0.0, "num_answers": 0}
     return {
         "success": fmean(success_reward(answer.verdict) for answer in answers),
+        **_ends("success", successes),
         "mean_reward": fmean(speed_reward(answer.verdict) for answer in answers),
-        "mean_best_reward": fmean(max(rewards) for rewards in by_problem.values()),
+        **_ends("mean_reward", rewards),
+        "mean_best_reward": fmean(max(each) for each in rewards.values()),
         "num_answers": len(answers),
     }
+
+
+def _ends(name: str, numbers: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return both ends of a mark's interval."""
+    found = intervals.mean(numbers)
+    return {} if found is None else {f"{name}_low": found.low, f"{name}_high": found.high}

@@ -13,7 +13,7 @@ from cudal1.harness.schedule.pools import require_working
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
 from cudal1.settings.params import Params
-from cudal1.suite import generator, kernelbench, loader
+from cudal1.suite import generator, kernelbench, kernelbench_split, loader
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
 
@@ -69,6 +69,8 @@ def _source(params: Params) -> list[Problem]:
             revision=section.revision,
             sizes=Path(section.sizes) if section.sizes else None,
             device_class=params.device,
+            heldout=kernelbench_split.heldout() if section.split == "published" else (),
+            largest_trained=section.largest_trained,
         )
     chosen = [problem for problem in found if problem.level in section.levels]
     for split, count in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -16,9 +15,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from cudal1.services.telling import lines
 from tasks.stage import log
-
-LOG_EVERY_S = 15.0
 
 
 @contextmanager
@@ -26,7 +24,8 @@ def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
     """Yield a function that takes how many more of `what` are done."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _line_logger(what, total)
+        with lines(what, total, log.info) as advance:
+            yield advance
         return
     columns = (
         TextColumn("{task.description}"),
@@ -38,18 +37,3 @@ def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
     with Progress(*columns, console=console) as bars:
         bar = bars.add_task(what, total=total)
         yield lambda count: bars.advance(bar, count)
-
-
-def _line_logger(what: str, total: int) -> Callable[[int], None]:
-    done = 0
-    last = time.monotonic()
-
-    def advance(count: int) -> None:
-        nonlocal done, last
-        done += count
-        now = time.monotonic()
-        if now - last >= LOG_EVERY_S:
-            last = now
-            log.info("%s: %d of %d", what, done, total)
-
-    return advance

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,17 +15,19 @@ from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
-from cudal1.processes import sparse
 from cudal1.report import Provenance, ReportInput
 from cudal1.report.inputs import CANDIDATES, NULL_TEST, SAMPLES, SEARCHED, TRANSFERRED
+from cudal1.report.policies import Policy, examined
+from cudal1.selection import intervals
 from cudal1.services.judging import VerdictSource, verdict_source
 from cudal1.services.reviewing import reviewer_name
 from cudal1.settings.params import Params
+from cudal1.tracking import runs as tracking
 from cudal1.verdict import Status, Verdict
+from tasks.learning.origin import git_revision, origin
 from tasks.products import admitted_problems
 from tasks.progress import progress
-from tasks.server.checkout import CHECKOUT
-from tasks.stage import DATA, Stage, main
+from tasks.stage import DATA, PIPELINE, Stage, main
 from tasks.stages import stage_names
 
 VERSIONS_OF = ("torch", "transformers", "trl", "duckdb", "polars", "prefect", "dvc", "mlflow")
@@ -52,7 +53,38 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
             problems=[problem.id for problem in admitted_problems()],
         )
         ledger.export()
-    return publish(given, DATA / "report")
+    found = publish(given, DATA / "report")
+    _tell(stage, given, found)
+    return found
+
+
+def _tell(stage: Stage, given: ReportInput, found: Mapping[str, float | int]) -> None:
+    """End the pipeline's run in MLflow: findings as its description, marks by stage as curves."""
+    from cudal1.report.findings import findings
+
+    said = "\n".join(f"{number}. {said}" for number, said in enumerate(findings(given), 1))
+    tracking.close(
+        DATA,
+        PIPELINE,
+        text=f"What this run shows:\n\n{said}",
+        numbers={
+            f"report/{name}": value
+            for name, value in found.items()
+            if not name.startswith("heldout_")
+        },
+        by_stage=[_marks(policy) for policy in examined(given)],
+        tags=origin(stage),
+    )
+
+
+def _marks(policy: Policy) -> dict[str, float]:
+    """Return a policy's marks with their intervals, by the names of a training's run."""
+    found = {"success": policy.success, "mean_reward": policy.reward}
+    for name, numbers in (("success", policy.successes), ("mean_reward", policy.rewards)):
+        interval = intervals.mean(numbers)
+        if interval is not None:
+            found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return {f"{tracking.HELDOUT}{name}": value for name, value in found.items()}
 
 
 def gathered(
@@ -97,6 +129,7 @@ def gathered(
         "searched": _searched(stages),
         "bills": ledger.query("cost").filter(pl.col("num_tries") > 0),
         "second_opinions": ledger.query("second_opinions"),
+        "techniques": ledger.query("technique_rows", **where),
         "samples": SAMPLES.to_frame(),
         "steps": ledger.query("all_steps", stages=stages),
         "rises": ledger.query("all_rises", stages=stages),
@@ -185,7 +218,7 @@ def _provenance(params: Params, device_kind: str) -> Provenance:
     return Provenance(
         title=params.report.title,
         generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        git_revision=_git_revision(),
+        git_revision=git_revision(),
         device_kind=device_kind,
         device={"processor": _processor(), "machine": platform.machine()},
         protocol=params.protocol,
@@ -194,17 +227,6 @@ def _provenance(params: Params, device_kind: str) -> Provenance:
         params=_flattened(params.model_dump(mode="json")),
         fast_p=params.report.fast_p,
     )
-
-
-def _git_revision() -> str:
-    """Return the checkout's commit, not that of another repository that contains it."""
-    words = ["git", "-C", str(CHECKOUT), "rev-parse", "--show-toplevel", "--short", "HEAD"]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, env=sparse())
-    except OSError:
-        return "unknown"
-    root, _, revision = done.stdout.strip().partition("\n")
-    return revision if root and revision and CHECKOUT.samefile(root) else "unknown"
 
 
 def _processor() -> str:
@@ -227,4 +249,4 @@ def _flattened(values: Mapping[str, object], prefix: str = "") -> dict[str, str]
 
 
 if __name__ == "__main__":
-    main("report", write_report)
+    main("report", write_report, is_told=False)  # its findings follow

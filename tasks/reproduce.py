@@ -26,13 +26,18 @@ from prefect.states import Failed
 from cudal1.errors import CudaL1Error
 from cudal1.processes import inherited, python, unsteered
 from tasks.server.checkout import CHECKOUT
+from tasks.server.pace import Pace, forget_latest
 from tasks.server.prefect_home import with_proxies
 from tasks.server.relay import Relay
 from tasks.server.workspace import is_attended
-from tasks.stages import is_fresh
+from tasks.stages import descriptions, is_fresh
 
 UP_TO_DATE = ("didn't change, skipping", "is cached - skipping run")
+RAN, FRESH = "ran", "fresh"
+"""Outcomes of a stage."""
 SILENT = (
+    "Running stage '",
+    "> python -I",
     "Use `dvc push`",
     "To track the changes",
     "To enable auto staging",
@@ -43,7 +48,7 @@ SILENT = (
     "Updating lock file",
     "Generating lock file",
 )
-"""Beginnings of lines about sharing through git, or about a stage that has gained no facts."""
+"""Beginnings of lines of DVC's own: commands, sharing through git, a stage without new facts."""
 RETRY_AFTER_S = [30.0, 300.0]
 """Seconds before each retry of a deployment's stage: a device or a store may be held, a provider
 down."""
@@ -63,10 +68,18 @@ def bring_up_to_date(stages: Iterable[str]) -> str | None:
         if is_attended()
         else reproduce.with_options(retries=len(RETRY_AFTER_S), retry_delay_seconds=RETRY_AFTER_S)
     )
+    stages = list(stages)
+    told = descriptions(stages)
+    forget_latest()
+    pace = Pace(stages)
     for stage in stages:
-        state = tried(stage, return_state=True)
+        begun = time.monotonic()
+        what = f"{told[stage]}; {pace.so_far(stage)}"
+        state = tried(stage, pace.place(stage), what, return_state=True)
         if not state.is_completed():
             return state.message or f"{stage} failed"
+        if state.result() == RAN:
+            pace.add(stage, time.monotonic() - begun)
     return None
 
 
@@ -76,26 +89,41 @@ def short_name(stage: str) -> str:
 
 
 def _run_name() -> str:
-    return short_name(task_run.parameters["stage"])
+    given = task_run.parameters
+    return f"{short_name(given['stage'])}, {given['place']}"
 
 
 @task(task_run_name=_run_name)
-def reproduce(stage: str) -> str | State[str]:
+def reproduce(stage: str, place: str, what: str) -> str | State[str]:
     """Run `dvc repro --single-item STAGE`; return `ran` or `fresh`, or fail with the stage's line.
 
     The child stays in this process group, so that cancelling the flow run stops it too.
+
+    Args:
+        stage: DVC's name of it.
+        place: its number among all, such as `5 of 11`.
+        what: what it does, for people.
     """
-    started = time.monotonic()
     log = _logger()
+    named = f"stage {place}, {short_name(stage)}"
     try:
         with Relay(log, _show_progress(stage)) as relay:
-            fresh = is_fresh(stage) or _repro(stage, relay)
+            fresh = is_fresh(stage)
+            if not fresh:
+                relay.take(_print(f"{named}: {what}"))
+                fresh = _repro(stage, relay)
+            if fresh:
+                relay.take(_print(f"{named}: up to date"))
     except CudaL1Error as error:
         log(str(error))
         return Failed(message=str(error))
-    outcome = "fresh" if fresh else "ran"
-    log(f"{short_name(stage)}: {outcome} in {time.monotonic() - started:.1f} s")
-    return outcome
+    return FRESH if fresh else RAN
+
+
+def _print(line: str) -> str:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+    return line
 
 
 def _repro(stage: str, relay: Relay) -> bool:
@@ -154,9 +182,7 @@ def _show(lines: Iterable[str], relay: Relay) -> bool:
         if any(words in line for words in UP_TO_DATE):
             fresh = True
         elif line.strip() and not line.strip().startswith(SILENT):
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            relay.take(line.rstrip())
+            relay.take(_print(line.rstrip()))
     return fresh
 
 

@@ -13,14 +13,13 @@ from statistics import fmean
 from cudal1.ledger import Ledger
 from cudal1.problem import Split
 from cudal1.services.judging import verdict_source
-from cudal1.tracking.runs import NEWEST
 from cudal1.train.grpo import STATE_FILE, GrpoSettings, train_grpo
 from cudal1.train.policy import token_counter
-from tasks.examine import examine, fitting_problems
+from tasks.examine import examine, fitting_problems, unprefixed
 from tasks.learning.history import History
 from tasks.learning.training import Steps, refuse_unready, refuse_untrainable, tracked, training
 from tasks.learning.world import ContrastiveWorld
-from tasks.stage import DATA, Stage, main
+from tasks.stage import DATA, PIPELINE, Stage, main
 
 FILTERED = History(stages=("filter",))
 """The history of stage 3: the candidates that stage `filter` has judged."""
@@ -28,11 +27,11 @@ FILTERED = History(stages=("filter",))
 
 def train(stage: Stage) -> Mapping[str, float | int]:
     """Train data/policy/INIT into data/policy/rl, and examine it on held-out problems."""
-    return reinforce(stage, policy="rl", history=FILTERED, alias=NEWEST)
+    return reinforce(stage, policy="rl", history=FILTERED)
 
 
 def reinforce(
-    stage: Stage, *, policy: str, history: History, alias: str | None
+    stage: Stage, *, policy: str, history: History, whole: str = PIPELINE, registers: bool = True
 ) -> Mapping[str, float | int]:
     """Train data/policy/INIT by the settings of section `rl`, and examine the result.
 
@@ -40,7 +39,8 @@ def reinforce(
         stage: the stage that trains; rows in the ledger have its name.
         policy: name of the folder of the result, in data/policy.
         history: the first exemplars.
-        alias: of the result in the registry; None does not register it.
+        whole: the run in MLflow that the stage's is drawn inside of.
+        registers: whether the result may become the champion, as one of the pipeline's policies.
     """
     section = stage.params.rl
     refuse_unready(stage, vllm_server=section.vllm_server)
@@ -52,7 +52,15 @@ def reinforce(
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         num_policies = stage.params.scale.processes
-        with tracked(stage, ledger, section="rl", policy=policy, alias=alias) as run:
+        with tracked(
+            stage,
+            ledger,
+            section="rl",
+            policy=policy,
+            whole=whole,
+            init=section.init,
+            registers=registers,
+        ) as run:
             with verdict_source(ledger, stage.params, num_policies=num_policies) as judge:
                 judge.get_ready()
                 with training(
@@ -72,6 +80,7 @@ def reinforce(
                 marks = examine(stage, ledger, out, judge) if num_policies == 1 else None
             if marks is None:  # a policy that writes on one GPU leaves the others to judges
                 marks = examine(stage, ledger, out)
+            run.mark(unprefixed(marks))
             means = _mean_rewards(ledger, stage, num_problems=len(problems))
     return {**means, **counts, **marks}
 

@@ -16,7 +16,7 @@ from cudal1.selection.reward import success_reward
 from cudal1.services.judging import verdict_source
 from cudal1.train.policy import Sampler
 from cudal1.train.sft import Pair, SftSettings, train_sft
-from tasks.examine import Answer, Sampling, examine, fitting_problems, sample_and_judge
+from tasks.examine import Answer, Sampling, examine, fitting_problems, sample_and_judge, unprefixed
 from tasks.learning.reading import is_copy, with_lessons
 from tasks.learning.training import pair, refuse_unready, refuse_untrainable, tracked, training
 from tasks.stage import DATA, Stage, main
@@ -47,7 +47,7 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
         pairs = _pairs(stage, answers)
         mixed = with_lessons(pairs, section.reading, params=stage.params, seed=_seed(stage))
         knobs = {knob: getattr(section, knob) for knob in TRAINING_KNOBS}
-        with tracked(stage, ledger) as run:
+        with tracked(stage, ledger, init=init.name) as run:
             with training(stage, ledger, run, steps=section.steps) as steps:
                 num_long = train_sft(
                     init,
@@ -58,6 +58,7 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
                     on_log=steps.log,
                 )
             marks = examine(stage, ledger, out)
+            run.mark(unprefixed(marks))
     return {
         "sampled_success": fmean(success_reward(answer.verdict) for answer in answers),
         "sampled_num_answers": len(answers),

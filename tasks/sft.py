@@ -8,7 +8,7 @@ from cudal1.errors import TrainingError
 from cudal1.ledger import Ledger
 from cudal1.settings.params import Params
 from cudal1.train.sft import Pair, SftSettings, train_sft
-from tasks.examine import examine
+from tasks.examine import examine, unprefixed
 from tasks.learning.reading import is_copy, with_lessons
 from tasks.learning.training import pair, refuse_unready, refuse_untrainable, tracked, training
 from tasks.products import admitted_problems, product
@@ -25,7 +25,7 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     mixed = with_lessons(pairs, section.reading, params=stage.params, seed=section.seed)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        with tracked(stage, ledger) as run:
+        with tracked(stage, ledger, init="base") as run:
             with training(stage, ledger, run, steps=section.steps) as steps:
                 num_long = train_sft(
                     base,
@@ -38,6 +38,7 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
                     on_log=steps.log,
                 )
             marks = examine(stage, ledger, out)
+            run.mark(unprefixed(marks))
     counts = {"num_pairs": len(pairs), "num_lessons": len(mixed) - len(pairs)}
     return {**counts, "num_too_long": num_long, **marks}
 

@@ -10,7 +10,6 @@ Exit codes: 0 done, 2 one of our own failures (its line is on standard error), 1
 from __future__ import annotations
 
 import argparse
-import ctypes
 import errno
 import json
 import logging
@@ -24,6 +23,8 @@ from pathlib import Path
 
 from cudal1 import interrupt
 from cudal1.errors import CudaL1Error, StoreError
+from cudal1.services.calm import calm_the_machine
+from cudal1.services.telling import duration
 from cudal1.settings.params import Params
 from tasks.server.checkout import refuse_elsewhere
 from tasks.stages import run_key
@@ -31,6 +32,8 @@ from tasks.stages import run_key
 log = logging.getLogger("cudal1")
 
 DATA = Path("data")
+PIPELINE = "pipeline"
+"""The name in MLflow of the run that holds the runs of the pipeline's stages."""
 REMEDIES = {
     errno.ENOSPC: "disk full; free some space",
     errno.EDQUOT: "disk full; free some space",
@@ -38,8 +41,6 @@ REMEDIES = {
     errno.EROFS: "make it writable",
 }
 """Remedies for errors of the machine."""
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Parameter numbers of glibc's malloc.h."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,15 @@ Forecast = Callable[[Params, str | None], None]
 """A function that prints what the stage would do for an item, or for all."""
 
 
-def main(stage: str, body: Body, *, forecast: Forecast | None = None) -> None:
-    """Run `body` as the stage `stage`; the only caller of stage bodies."""
+def main(stage: str, body: Body, *, forecast: Forecast | None = None, is_told: bool = True) -> None:
+    """Run `body` as the stage `stage`; the only caller of stage bodies.
+
+    Args:
+        stage: the stage's name in DVC, without an item.
+        body: does the work and returns the stage's numbers.
+        forecast: says what the work would be.
+        is_told: whether the stage's last line has its numbers.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=body.__doc__)
     parser.add_argument("--item", help="which instance of a stage that has several")
     if forecast is not None:
@@ -90,7 +98,7 @@ def main(stage: str, body: Body, *, forecast: Forecast | None = None) -> None:
     given = parser.parse_args()
     item: str | None = given.item
     name = stage if item is None else f"{stage}@{item}"
-    _calm_the_machine()
+    calm_the_machine()
     interrupt.listen()
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -122,25 +130,9 @@ def main(stage: str, body: Body, *, forecast: Forecast | None = None) -> None:
     except KeyboardInterrupt:
         log.error("%s: interrupted; run again to continue where it stopped", name)
         sys.exit(130)
-    shown = " ".join(f"{key}={_shown(value)}" for key, value in numbers.items())
-    log.info("%s: done seconds=%.1f %s", name, time.monotonic() - started, shown)
-
-
-def _calm_the_machine() -> None:
-    """Change settings that make small models run several times slower on a shared CPU.
-
-    OpenMP's threads otherwise spin while another process holds the core, and every large tensor is
-    mapped and unmapped anew (measured: 171 against 1,330 tokens a second). Call this before torch
-    is loaded.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # only glibc has it
-        mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+    parts = [f"done in {duration(time.monotonic() - started)}"]
+    parts += told(numbers) if is_told else []
+    log.info("%s: %s", name, ", ".join(parts))
 
 
 def _fail(name: str, error: CudaL1Error) -> None:
@@ -153,5 +145,23 @@ def _fail(name: str, error: CudaL1Error) -> None:
     sys.exit(2)
 
 
-def _shown(value: float | int | str) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def told(numbers: Mapping[str, float | int | str]) -> list[str]:
+    """Return a stage's numbers for people; counts of nothing are left out.
+
+    `num_admitted` is `13 admitted`, `heldout_success` is `held-out success: 0.72 (0.6 to 0.83)`.
+    """
+    said: list[str] = []
+    for name, value in numbers.items():
+        words = name.replace("heldout", "held-out").replace("num_", "").replace("_", " ")
+        if name.endswith(("_low", "_high")):
+            continue
+        if isinstance(value, int):
+            counted = f"{value:,} {words}" if name.startswith("num_") else f"{words}: {value:,}"
+            said += [counted] if value else []
+        elif isinstance(value, float):
+            low, high = numbers.get(f"{name}_low"), numbers.get(f"{name}_high")
+            between = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
+            said.append(f"{words}: {value:.3g}{between}")
+        else:
+            said.append(f"{words}: {value}")
+    return said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,17 @@ def is_fresh(name: str, *, root: Path = Path()) -> bool:
         stage = _stage(name, repo)
         refuse_places(stage, repo)
         return not stage.changed()
+
+
+def descriptions(names: Iterable[str], *, root: Path = Path()) -> dict[str, str]:
+    """Return what each stage does, as dvc.yaml says it.
+
+    Raises:
+        ConfigError: dvc.yaml or params.yaml is wrong.
+    """
+    with _repo(root) as repo:
+        said = {stage.addressing: stage.desc or "" for stage in repo.index.stages}
+    return {name: said.get(name) or name for name in names}
 
 
 def run_key(name: str, *, root: Path = Path()) -> str:

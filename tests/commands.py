@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
 import runpy
 import shlex
@@ -66,6 +67,9 @@ def parse_cudal1(arguments: list[str]) -> None:
     """Parse arguments with the real parser; a command without arguments is a mention of it."""
     command: Any = typer.main.get_command(app)
     name, context = "cudal1", None
+    if arguments[0].startswith("--"):  # they act while they are parsed
+        assert arguments[0] in {option for each in command.params for option in each.opts}
+        return
     while True:
         if isinstance(command, Waiting):
             command = command.load()
@@ -90,10 +94,20 @@ def parse_module(module: str, arguments: list[str]) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # modules that were imported before
-                runpy.run_module(module, run_name="__main__")
+                runpy.run_path(file_of(module), run_name="__main__")
         except Parsed:
             return
     raise AssertionError(f"{module} reads no arguments")
+
+
+def file_of(module: str) -> str:
+    """Return the file that `python -m` runs; pytest's own loader hides the code of our modules."""
+    found = importlib.util.find_spec(module)
+    if found is not None and found.submodule_search_locations:
+        found = importlib.util.find_spec(f"{module}.__main__")
+    assert found is not None, f"{module}: there is no such module"
+    assert found.origin is not None, f"{module}: it has no file"
+    return found.origin
 
 
 def parse_prefect(arguments: list[str]) -> None:

@@ -49,7 +49,7 @@ NOT_OURS = {
 """Programs that are neither run nor parsed, each with the reason."""
 
 ONLY_PARSED = {
-    r"make (run|test|check|install|dev|docs|vllm)\b": "minutes, and an environment of its own",
+    r"make (run|test|check|install|dev|docs|smollm2|vllm)\b": "minutes, an environment of its own",
     r"make (prefect|mlflow)\b": "a server, until it is stopped",
     r"(PREFECT_API_URL=\S+ )?prefect ": "needs the server; tests/flows runs one",
     r"dvc repro flows/night": "is a night; tests/flows has one",
@@ -59,11 +59,14 @@ ONLY_PARSED = {
     r"python -m tasks\.": "needs the problems of a real run; tests/test_sharing.py has one",
     r"CUDAL1_MAY_SPEND_USD=": "needs a key, and pays; tests/test_sharing.py asks nobody",
     r"cudal1 judge .*(--candidates|--suite|--cluster)": "needs a checkout of KernelBench; "
-    "tests/cli/test_judge_many.py judges one of its form",
+    "tests/cli/judging/test_many.py judges one of its form",
     r"cudal1 (judge|null-test|doctor)": "minutes; tests/cli and tests/harness run them",
-    r"cudal1 report": "needs verdicts; tests/cli/test_judge_many.py reports some",
+    r"cudal1 check": "needs kept versions; tests/cli/test_check.py has some",
+    r"cudal1 optimize": "minutes; tests/cli/test_optimize.py runs it",
+    r"cudal1 report": "needs verdicts; tests/cli/judging/test_many.py reports some",
     r"cudal1 hacks (show|confirm|dismiss)": "needs a candidate of that id; "
     "tests/cli/test_hacks.py has others",
+    r"cudal1 show": "needs a ledger with that candidate; tests/cli/test_show.py has one",
     r"cudal1 (sql|hacks list)": "needs a ledger; tests/cli and tests/test_sharing.py have one",
     r"cudal1 serve --device": "a server, until it is stopped; tests/serving runs some",
     r"dvc exp apply NAME": "the name is another each time",

@@ -33,7 +33,7 @@ def journal(tmp_path: Path) -> Path:
         for number in range(2):
             candidate = facts.candidate(f"class ModelNew: x = {number}")
             ledger.add_verdict(facts.correct(candidate), facts.samples())
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     return tmp_path / "journal" / f"{STAGE}.jsonl"
 
 
@@ -77,13 +77,13 @@ def test_the_half_written_line_is_cut_off_and_all_earlier_lines_stay(
         with Ledger.open(tmp_path) as ledger:
             ledger.begin(STAGE)
             ledger.add_completion(facts.completion("after"), None, "none")
-        (tmp_path / "ledger.duckdb").unlink()
+        (tmp_path / ".ledger.duckdb").unlink()
         assert whole_lines(tmp_path, STAGE)[: len(acknowledged)] == acknowledged, length
         with Ledger.open(tmp_path) as ledger:
             ledger.begin(STAGE)
             assert ledger.completion("a") is not None, length
             assert ledger.completion("after") is not None, length
-        (tmp_path / "ledger.duckdb").unlink()
+        (tmp_path / ".ledger.duckdb").unlink()
         assert verdicts_in(acknowledged) == known_to_the_ledger(tmp_path), length
 
 

@@ -51,6 +51,11 @@ SHARED_MODULES = {
     "cudal1/services/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
     "cudal1/services/judging.py": "looks verdicts up; what is in one is the harness's",
     "cudal1/tracking/runs.py": "write-only",
+    "cudal1/tracking/registry.py": "moves aliases; a night brings the version that its file names",
+    "tasks/learning/curves.py": "names in MLflow",
+    "tasks/learning/origin.py": "tags in MLflow; the page's commit is that of its making",
+    "cudal1/services/telling.py": "for the eye only",
+    "cudal1/selection/intervals.py": "report depends on it; elsewhere it says how sure a mark is",
     "cudal1/ledger": "keeps facts as they are; a change of its schema rebuilds it",
     "cudal1/settings/params.py": "values come as params",
     "cudal1/settings/provider_settings.py": "values come as params",
@@ -96,7 +101,12 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-PARTS = {"tasks/examine.py", "tasks/learning/world.py", "tasks/rl.py"}
+PARTS = {
+    "cudal1/services/searching/rounds.py",
+    "tasks/examine.py",
+    "tasks/learning/world.py",
+    "tasks/rl.py",
+}
 """Modules that hold a part of several stages' bodies."""
 
 

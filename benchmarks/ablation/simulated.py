@@ -24,7 +24,8 @@ class SimulatedJudge:
             self._right[problem.id] = frozenset(right_variants(problem))
         if normal(candidate.source) not in self._right[problem.id]:
             return "incorrect", 0.0
-        return "correct", speedup(problem, candidate.source)
+        speed = speedup(problem, candidate.source)
+        return ("incorrect", 0.0) if speed is None else ("correct", speed)
 
     def close(self) -> None:
         """Do nothing: nothing is held."""

@@ -5,7 +5,8 @@
 #   bash benchmarks/experiment/choose.sh TOGETHER ROW…
 #
 # PLAN is the plan (choose.yaml beside this file), SEEDS are the seeds of training and sampling (1).
-# Rows are dealt out to the GPUs that there are.
+# Rows are dealt out to the GPUs that there are. Where $ROOT/bases/SEED holds stages 1 and 2 of an
+# earlier session, rows start from that; $ROOT/bases is also where this session leaves them.
 set -uo pipefail
 
 together=$1
@@ -27,7 +28,17 @@ base() {
     local part
     for part in generate sft selfsup rl search evaluation; do echo "$part: {seed: $1}"; done \
         > "$work/seed-$1.yaml"
-    pipeline "$1" base --until selfsup
+    mkdir -p "$work/$1"
+    if [ -d "$ROOT/bases/$1" ]; then
+        cp -rT "$ROOT/bases/$1" "$work/$1/base"
+    else
+        pipeline "$1" base --until selfsup
+        mkdir -p "$ROOT/bases/$1"
+        tar c -C "$work/$1/base" --exclude ./data/mlruns --exclude ./data/mlflow.db dvc.lock data |
+            tar x -C "$ROOT/bases/$1"
+        rm -r "$ROOT/bases/$1"/data/policy/{base,sft,r1}  # rows start from the last one
+    fi
+    rm -f "$work/$1/base/measured.json"  # a row lays its own settings over
 }
 row() { # SEED ROW
     local stages
@@ -49,7 +60,7 @@ for method in plan['search']['methods']:
 table() {
     local seed folder folders=()
     for seed in "${seeds[@]}"; do
-        for folder in "$work/$seed"/*/data; do folders+=("$seed=$(dirname "$folder")"); done
+        for folder in "$work/$seed"/*/params.yaml; do folders+=("$seed=$(dirname "$folder")"); done
     done
     ours benchmarks.experiment.table --base plain-plain "${folders[@]}" --out "$ROOT/out/table.json"
 }
@@ -63,7 +74,7 @@ if unknown := set(sys.argv[2:]) - known:
     sys.exit(f'{sys.argv[1]}: no method asks {sorted(unknown)[0]}; there are {sorted(known)}')
 " "$PLAN" "${rows[@]}" || exit
 export OMP_NUM_THREADS=2
-mkdir -p "$work"
+mkdir -p "$work" "$ROOT/out"
 started=0
 for seed in "${seeds[@]}"; do
     deal

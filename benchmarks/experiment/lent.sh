@@ -4,10 +4,13 @@
 #   carry .lent/wheels.tar.00, then .01, …, a command each (`ls -l .lent`); with the last piece:
 #   bash benchmarks/experiment/lent.sh begin SECONDS SCRIPT [ARGUMENT…]
 #   bash benchmarks/experiment/lent.sh look SECONDS
+#   bash benchmarks/experiment/lent.sh bases|state
 #
 # `begin` installs the wheels and starts `benchmarks/experiment/SCRIPT.sh` in the background. Both
-# wait until SECONDS are over or the script has ended, and leave results in $OUT. The machine goes
-# back half a minute after a command: give `look` at once.
+# wait until SECONDS are over or the script has ended, and leave results in $OUT. `bases` leaves
+# choose.sh's stages 1 and 2 in $OUT, `state` the folders of real.sh, as bases.txz.00 and so on;
+# carried in .lent, a later session begins with them. The machine goes back half a minute after a
+# command: give `look` at once.
 set -uo pipefail
 
 OUT=$(realpath "${OUT:?a folder for what comes back}") || exit
@@ -18,6 +21,9 @@ begin() {
     shift
     mkdir -p "$ROOT/tree" "$ROOT/out"
     cat .lent/wheels.tar.* | tar x -C "$ROOT" || exit
+    for kept in bases state; do
+        if [ -e ".lent/$kept.txz.00" ]; then cat ".lent/$kept.txz".* | tar xJ -C "$ROOT"; fi || exit
+    done
     "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --upgrade \
         --root-user-action=ignore --disable-pip-version-check "$ROOT"/wheels/*.whl || exit
     tar c --exclude .lent --exclude .git --exclude benchmarks/results --exclude .venv . |
@@ -37,5 +43,10 @@ wait_until() {
 case ${1:-} in
     begin) limit=${2:?seconds} && begin "${@:3}" && wait_until "$limit" ;;
     look) wait_until "${2:?seconds}" ;;
-    *) echo "'${1:-}': begin or look" >&2 && exit 2 ;;
+    bases | state)
+        tar c -C "$ROOT" --exclude .dvc/cache --exclude data/mlruns --exclude data/policy/base \
+            --exclude data/policy/sft --exclude data/policy/r1 --exclude __pycache__ "$1" |
+            xz -T0 -3 | split -b 15M -d - "$OUT/$1.txz."
+        ;;
+    *) echo "'${1:-}': begin, look, bases or state" >&2 && exit 2 ;;
 esac

@@ -50,7 +50,7 @@ def speedup(problem: Problem, source: str) -> float | None:
     reference_us = _us(problem, problem.source, "Model")
     try:
         speed = reference_us / _us(problem, source, "ModelNew")
-    except Exception:  # whatever PyTorch raises about shapes
+    except (RuntimeError, ValueError, TypeError, IndexError):  # by shapes that do not fit
         return None
     noisy = speed * random.Random(normal(source)).gauss(1.0, NOISE)
     return round(noisy, 3) if not 1 / DEAD_ZONE < noisy < DEAD_ZONE else 1.0

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from cudal1.cli import app, judge
-from cudal1.cli.settings import Settings
+from cudal1.cli.options.settings import Settings
 
 
 def main() -> None:

@@ -29,8 +29,8 @@ from typing import Any
 from benchmarks.common import options, print_table, save
 from benchmarks.judging import judge_seconds
 from cudal1.baseline import Baseline, on
-from cudal1.cli.judge_many import judge_many
-from cudal1.cli.settings import choose
+from cudal1.cli.judging.many import judge_many
+from cudal1.cli.options.settings import choose
 from cudal1.cli.verdicts.outcome import Outcome
 from cudal1.cli.verdicts.verdict_file import Judged
 from cudal1.harness.device.device import Device, find_devices, num_lanes_of

@@ -20,7 +20,7 @@ takes N problems, the same ones in each run, by a hash of their source.
 
 It begins nothing after --minutes. Verdicts are in DIR, and the same command goes on there; a run
 that is begun again counts from its start. With --device cpu, sizes are cut to --largest by
-`benchmarks.kernelbench.sizes`: a rehearsal.
+`cudal1.suite.halving`: a rehearsal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ import yaml
 from benchmarks.ablation.memory import Lines
 from benchmarks.common import chosen, note, options, print_table, save
 from benchmarks.judging.verdict_seconds import in_words, seconds
-from benchmarks.kernelbench.sizes import shrunk
 from benchmarks.release import figures
 from benchmarks.release.causes import kind_of_refusal, one_line
 from benchmarks.release.command import WAIT_S, Files, cut_off, run
@@ -56,6 +55,7 @@ from cudal1.harness.device.device import Device
 from cudal1.problem import DeviceClass, resize
 from cudal1.protocol import EvalProtocol, PrecisionClass
 from cudal1.record import content_id
+from cudal1.suite.halving import shrunk
 from cudal1.suite.loader import read_source
 from cudal1.verdict import Verdict
 

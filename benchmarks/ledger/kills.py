@@ -107,7 +107,7 @@ def kill_often(folder: Path, *, num_kills: int, sabotage: str | None, seed: int)
                 kept = _content(ledger)
             copy = folder / "copy"
             shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(data, copy, ignore=shutil.ignore_patterns("ledger.duckdb*"))
+            shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*ledger.duckdb*"))
             with Ledger.open(copy) as rebuilt:
                 lost |= {f"{data.name} {fact}" for fact in _missing(rebuilt, data)}
                 found["num_rebuilt_otherwise"] += _content(rebuilt) != kept

@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _measured(folder: Path) -> dict[str, Any]:
-    for name in ("ledger.duckdb", "ledger.duckdb.wal"):
+    for name in (".ledger.duckdb", ".ledger.duckdb.wal"):
         (folder / name).unlink(missing_ok=True)
     for name in ("unclaimed", "journal"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -97,7 +97,7 @@ def _measured(folder: Path) -> dict[str, Any]:
         "versions": versions("duckdb", "polars"),
         "rebuild": load,
         "shard_bytes": shard_bytes,
-        "database_bytes": (folder / "ledger.duckdb").stat().st_size,
+        "database_bytes": (folder / ".ledger.duckdb").stat().st_size,
         "reopen": reopened,
         "page": PAGE,
         "views": views,

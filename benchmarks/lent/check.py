@@ -16,7 +16,7 @@ from benchmarks.machine import cpu_name, versions
 
 PROGRAMS = (
     "cudal1.cli.judge",
-    "cudal1.cli.judge_many",
+    "cudal1.cli.judging.many",
     "cudal1.cli.null_test",
     "cudal1.cli.doctor",
     "benchmarks.release.__main__",

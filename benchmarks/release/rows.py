@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar, overload
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
-from cudal1.files.text_file import naming_utf8
+from cudal1.llm.cuda_l1 import (
+    KernelRow,
+    Place,
+    PlacedRow,
+    as_read,
+    by_place,
+    kernel_rows,
+    kernels_file,
+    named,
+    text_of,
+)
 from cudal1.problem import NULL_MARK
 from cudal1.record import content_id
 
-KERNELS_FOLDER = "optimized_cuda_code"
 CUDA_GRAPH_FILE = Path("more_baselines/cuda_graph.json")
-NO_CODE = ("", "None")
-"""Texts of the release in place of missing code; seventeen rows of the H100's file claim a speedup
-beside the second."""
-Place = tuple[int, int]
-"""A level and a number in it."""
 
 
 class Which(StrEnum):
@@ -39,32 +38,10 @@ class Which(StrEnum):
     """Each reference against itself, which must gain nothing."""
 
 
-class KernelRow(BaseModel):
-    """A line of a GPU kind's file; further fields are left alone."""
+class GraphRow(PlacedRow):
+    """A line of the file of references as CUDA graphs."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    level_id: int
-    task_id: int
-    ref_code: Annotated[str, Field(min_length=1)]
-    custom_code: str | None = None
-    score_default: float | None = None
-    """Claimed speedup over the reference in PyTorch's eager mode."""
-    score_cuda_graph: float | None = None
-    """Claimed speedup over the reference as a CUDA graph."""
-
-
-class GraphRow(BaseModel):
-    """A line of the file of references as CUDA graphs; further fields are left alone."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    level_id: int
-    task_id: int
     code: str | None = None
-
-
-Row = TypeVar("Row", KernelRow, GraphRow)
 
 
 @dataclass(frozen=True)
@@ -95,38 +72,33 @@ class Entry:
         return Candidate(problem_id=self.problem_id, source=self.source or "").id
 
 
-def named(place: Place) -> str:
-    """Return a place as `--rows` takes it."""
-    return f"{place[0]}:{place[1]}"
-
-
 def read(checkout: Path, kind: str, which: Which) -> list[Entry]:
     """Return the entries of a GPU kind, by level and number, those without code included.
 
     Raises:
         ConfigError: a file is absent, or a line of it is no row.
     """
-    rows = _kernel_rows(checkout, kind)
+    rows = kernel_rows(checkout, kind)
     if which is Which.KERNELS:
         sources = {place: row.custom_code for place, row in rows.items()}
     elif which is Which.REFERENCES:
         sources = {place: _as_candidate(row.ref_code) + NULL_MARK for place, row in rows.items()}
     else:
-        graphs = _by_place(checkout / CUDA_GRAPH_FILE, GraphRow)
+        graphs = by_place(checkout / CUDA_GRAPH_FILE, GraphRow)
         sources = {
             place: None if row.code is None else _as_candidate(row.code)
             for place, row in graphs.items()
         }
     return [
-        Entry(place, _as_read(row.ref_code), _as_read(sources.get(place)), _claim(row, which))
+        Entry(place, as_read(row.ref_code), as_read(sources.get(place)), _claim(row, which))
         for place, row in sorted(rows.items())
     ]
 
 
 def revision(checkout: Path, kind: str) -> str:
     """Return a name of the content of the files that are read."""
-    files = (_kernels_file(checkout, kind), checkout / CUDA_GRAPH_FILE)
-    return content_id(*(_text(file) for file in files if file.exists()))
+    files = (kernels_file(checkout, kind), checkout / CUDA_GRAPH_FILE)
+    return content_id(*(text_of(file) for file in files if file.exists()))
 
 
 def chosen_places(text: str) -> set[Place]:
@@ -170,73 +142,6 @@ def _claim(row: KernelRow, which: Which) -> float | None:
         return None
     # the kernel's claims over both: their ratio is what the graph gains over eager mode
     return row.score_default / row.score_cuda_graph
-
-
-def _kernel_rows(checkout: Path, kind: str) -> dict[Place, KernelRow]:
-    file = _kernels_file(checkout, kind)
-    if file.exists():
-        return _by_place(file, KernelRow)
-    kinds = sorted(path.stem for path in file.parent.glob("*.json"))
-    if not kinds:
-        raise ConfigError(
-            f"{checkout}: no {KERNELS_FOLDER}/*.json in it; give --checkout a checkout of "
-            "https://github.com/deepreinforce-ai/CUDA-L1"
-        )
-    raise ConfigError(f"--kind {kind}: must be of {', '.join(kinds)}")
-
-
-def _kernels_file(checkout: Path, kind: str) -> Path:
-    return checkout / KERNELS_FOLDER / f"{kind}.json"
-
-
-def _by_place(file: Path, kind: type[Row]) -> dict[Place, Row]:
-    rows = list(_rows(file, kind))
-    places = Counter((row.level_id, row.task_id) for row in rows)
-    for place, count in places.items():
-        if count > 1:
-            raise ConfigError(f"{file}: {count} rows of {named(place)}; give a whole checkout")
-    return {(row.level_id, row.task_id): row for row in rows}
-
-
-def _rows(file: Path, kind: type[Row]) -> Iterator[Row]:
-    for number, line in enumerate(_text(file).splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield kind.model_validate(json.loads(line))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(
-                f"{file}:{number}: {where}: {first['msg'].lower()}; give a whole checkout"
-            ) from None
-        except ValueError:
-            raise ConfigError(
-                f"{file}:{number}: not a line of JSON; give a whole checkout"
-            ) from None
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        said = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(f"{file}: cannot be read ({said}); give a whole checkout") from error
-
-
-@overload
-def _as_read(code: str) -> str: ...
-
-
-@overload
-def _as_read(code: str | None) -> str | None: ...
-
-
-def _as_read(code: str | None) -> str | None:
-    """Return a source as it is read from a file, None where there is none: ids are of that text."""
-    if code is None or code.strip() in NO_CODE:
-        return None
-    return naming_utf8(code.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _as_candidate(code: str) -> str:

@@ -17,6 +17,7 @@ from cudal1.suite import generator
 from cudal1.train.checkpoints import quiet
 from cudal1.train.policy import EMBEDDED
 from cudal1.train.sampling.attention import drop_mask
+from cudal1.train.sampling.draws import FreshDraw
 from cudal1.train.sampling.recorded import RECORD_AT, Recorded
 from cudal1.train.sampling.rollouts import Rollouts
 
@@ -102,8 +103,7 @@ def _prompts(
 
 def _rollouts(tokenizer: Any, *, top_p: float) -> Rollouts:
     return Rollouts(
-        temperature=1.0,
-        top_p=top_p,
+        FreshDraw(temperature=1.0, top_p=top_p),
         max_new_tokens=MAX_NEW_TOKENS,
         end_ids=[tokenizer.eos_token_id],
         pad_id=tokenizer.pad_token_id,

@@ -6,19 +6,20 @@ importing them. Everything heavy is imported inside commands. Exit codes: docs/c
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
 from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cudal1 import interrupt
-from cudal1.cli import answer
-from cudal1.cli.ending import (
+from cudal1.cli.terminal import answer
+from cudal1.cli.terminal.ending import (
     CANNOT,
     INTERRUPTED,
     exit_code,
@@ -30,6 +31,9 @@ from cudal1.cli.ending import (
 
 COMMANDS = {
     "judge": "Judge a candidate, or a file of them: correct, and by how much certified faster?",
+    "capture": "Write problem files from the calls that a program of your own makes to a module.",
+    "optimize": "Find a faster version of a module, prove it, and keep it beside the module.",
+    "check": "Judge kept versions again: still correct, and as fast as proven?",
     "null-test": "Judge every reference against itself: nothing may be certified faster.",
     "report": "Sum verdicts up, in Markdown: speedups by level, null test, outcomes, precision, "
     "cheats.",
@@ -37,6 +41,7 @@ COMMANDS = {
     "about it.",
     "screen": "Read a source without running it. Notes are advice: they decide no verdict.",
     "sql": "Ask the ledger. Reading never disturbs a running pipeline.",
+    "show": "Show a candidate or a problem: source, verdicts, timing, lineage, difference, curve.",
     "hacks": "What the reviewer has vetoed, and your word on it.",
     "providers": "Who is asked for candidates, and ready entries for more.",
     "serve": "Judge for other people's programs, over HTTP.",
@@ -142,10 +147,27 @@ class OneLine(TyperGroup):
         except KeyboardInterrupt:
             code = INTERRUPTED
         except SystemExit as error:  # commands raise typer.Exit: this is other code's
+            if _is_about_completion(prog_name, args):  # which ends so
+                raise
             why = error.__context__ or error
             say(f"a failure of cudal1's own: {type(why).__name__}: {why}")
             code = CANNOT
         sys.exit(exit_code(code))
+
+
+def _is_about_completion(program: str | None, args: Sequence[str] | None) -> bool:
+    """Return whether a shell asks for completions, or a person for the shell's part of them."""
+    variable = f"_{(program or 'cudal1').replace('-', '_').upper()}_COMPLETE"
+    first = next(iter(sys.argv[1:] if args is None else args), "")
+    return variable in os.environ or first.startswith(("--show-completion", "--install-completion"))
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        answer.answer(f"cudal1 {version('cudal1')}")
+        raise typer.Exit(0)
 
 
 def _hush_warnings() -> None:
@@ -160,11 +182,14 @@ def _hush_warnings() -> None:
         warnings.simplefilter("ignore")
 
 
-app = typer.Typer(
-    cls=OneLine, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(cls=OneLine, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
-def cudal1() -> None:
+def cudal1(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version"),
+    ] = False,
+) -> None:
     """Train language models to write faster GPU code, and prove that the code is faster."""

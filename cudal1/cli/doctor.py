@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cudal1.cli.answer import answer_console, answer_json
-from cudal1.cli.ending import fail, say
+from cudal1.cli.terminal.answer import answer_console, answer_json
+from cudal1.cli.terminal.ending import fail, say
 from cudal1.errors import CudaL1Error
 from cudal1.problem import DeviceClass
 

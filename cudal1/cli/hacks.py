@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.ending import fail
+from cudal1.cli.terminal.answer import answer, answer_json
+from cudal1.cli.terminal.ending import fail
 from cudal1.errors import CudaL1Error
 
 if TYPE_CHECKING:

@@ -7,10 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cudal1.cli.answer import answer
-from cudal1.cli.bar import bar
-from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail
-from cudal1.cli.settings import (
+from cudal1.cli.options.settings import (
     DeviceOption,
     ParamsOption,
     PrecisionOption,
@@ -19,7 +16,10 @@ from cudal1.cli.settings import (
     WaitOption,
     choose,
 )
-from cudal1.cli.suites import SizesOption, SuiteOption, load_named
+from cudal1.cli.options.suites import SizesOption, SuiteOption, load_named
+from cudal1.cli.terminal.answer import answer
+from cudal1.cli.terminal.bar import bar
+from cudal1.cli.terminal.ending import BAD, GOOD, INTERRUPTED, fail
 from cudal1.cli.verdicts.null_verdicts import Found
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.problem import DeviceClass, Problem
@@ -84,7 +84,7 @@ def null_test(
 def _problems(
     files: list[Path], suite: str | None, sizes: Path | None, device_class: DeviceClass
 ) -> list[Problem]:
-    from cudal1.cli.files import read_problem
+    from cudal1.cli.options.files import read_problem
 
     if files and (suite or sizes):
         raise ConfigError("give problem files or a --suite with its --sizes, not both")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.ending import fail
+from cudal1.cli.terminal.answer import answer, answer_json
+from cudal1.cli.terminal.ending import fail
 from cudal1.errors import CudaL1Error
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def add(
 
     Example: cudal1 providers add paper --only gpt-4o
     """
-    from cudal1.cli.params_file import change, read
+    from cudal1.cli.options.params_file import change, read
     from cudal1.settings import profiles
     from cudal1.settings.params import Params
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.ending import fail, say
-from cudal1.cli.settings import ParamsOption, ProtocolOption, named_protocol, note_unread
-from cudal1.cli.suites import SizesOption, load_named
+from cudal1.cli.options.settings import ParamsOption, ProtocolOption, named_protocol, note_unread
+from cudal1.cli.options.suites import SizesOption, load_named
+from cudal1.cli.terminal.answer import answer, answer_json
+from cudal1.cli.terminal.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cudal1.cli.answer import answer_json
-from cudal1.cli.ending import fail
+from cudal1.cli.terminal.answer import answer_json
+from cudal1.cli.terminal.ending import fail
 from cudal1.errors import CudaL1Error
 
 
@@ -22,7 +22,7 @@ def screen(
 
     Example: cudal1 screen faster.py
     """
-    from cudal1.cli.files import read_candidate
+    from cudal1.cli.options.files import read_candidate
     from cudal1.cli.verdicts.show import Row, show
     from cudal1.harness.screen.screen import screen as notes_on
     from cudal1.harness.screen.screen import syntax_error

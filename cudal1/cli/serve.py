@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.ending import fail, say
-from cudal1.cli.settings import (
+from cudal1.cli.options.settings import (
     ContractOption,
     DeviceOption,
     ModeOption,
@@ -24,7 +22,9 @@ from cudal1.cli.settings import (
     Settings,
     choose,
 )
-from cudal1.cli.suites import SizesOption, load_named
+from cudal1.cli.options.suites import SizesOption, load_named
+from cudal1.cli.terminal.answer import answer, answer_json
+from cudal1.cli.terminal.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _problems(suites: list[str], sizes: Path | None, settings: Settings) -> list
 
 @contextmanager
 def _device_processes(cluster: str | None, settings: Settings) -> Iterator[Sequence[DeviceProcess]]:
-    from cudal1.cli.judge import devices_of_one_kind
+    from cudal1.cli.judging.devices import devices_of_one_kind
 
     with devices_of_one_kind(cluster, settings.device_class) as (found, left_out):
         for line in left_out:

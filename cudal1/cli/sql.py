@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Callable
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from cudal1 import interrupt
-from cudal1.cli.answer import answer
-from cudal1.cli.ending import fail, say
+from cudal1.cli.terminal.answer import answer
+from cudal1.cli.terminal.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PAGE = 200
 """Rows that are printed."""
+WIDTH = 60
+"""Characters of a text that are printed in a table; one row alone is printed with all of it."""
 
 
 def sql(
@@ -58,15 +61,17 @@ def sql(
             raise ConfigError(f"{out}: --out wants a .csv or a .parquet file, and no --json")
         with Ledger.read(data) as ledger:
             if views:
-                query = f"select name, kind, comment from ({LISTING}) order by kind desc, name"
+                query = f"from ({LISTING}) order by kind desc, name"
             elif view is not None:
                 query = f"from {_checked(ledger, view)}"
             assert query is not None
             if out is not None:
                 _interruptible(ledger, partial(ledger.save, query, out))
             elif views and not as_json:
-                for name, kind, comment in ledger.sql(query).iter_rows():
+                for name, kind, comment, columns in ledger.sql(query).iter_rows():
                     answer(f"{kind:<5}  {name:<17}  {comment}")
+                    if columns:
+                        answer(f"{'':<26}{', '.join(columns)}")
             elif as_json:
                 answer(_interruptible(ledger, partial(_json, ledger, query)))
             else:
@@ -76,21 +81,29 @@ def sql(
 
 
 LISTING = """
-    select view_name as name, 'view' as kind, comment from duckdb_views() where not internal
-    union all
-    select table_name, 'table', comment from duckdb_tables()
-    union all
-    select function_name || '(''ID'')', 'view', comment from duckdb_functions()
-    where function_type = 'table_macro' and not internal
+    with columns_of as (
+        select table_name as name, list(column_name order by column_index) as columns
+        from duckdb_columns() where not internal group by table_name
+    )
+    select name, kind, comment, coalesce(columns, []) as columns from (
+        select view_name as name, 'view' as kind, comment from duckdb_views() where not internal
+        union all
+        select table_name, 'table', comment from duckdb_tables()
+        union all
+        select function_name || '(''ID'')', 'view', comment from duckdb_functions()
+        where function_type = 'table_macro' and not internal
+    ) left join columns_of using (name)
 """
 
 
 def _checked(ledger: Ledger, view: str) -> str:
     """Return the name of a view or table, if there is one of that name."""
     names = ledger.sql(f"select split_part(name, '(', 1) as name from ({LISTING}) order by name")
-    if view.split("(", 1)[0].strip() not in names["name"].to_list():
-        known = ", ".join(names["name"])
-        raise ConfigError(f"no view or table {view!r}; there are {known}")
+    known, asked = names["name"].to_list(), view.split("(", 1)[0].strip()
+    if asked not in known:
+        similar = difflib.get_close_matches(asked, known, n=1)
+        meant = f" Did you mean {similar[0]}?" if similar else ""
+        raise ConfigError(f"no view or table {view!r}.{meant} There are {', '.join(known)}")
     return view
 
 
@@ -184,15 +197,24 @@ def _page(ledger: Ledger, query: str) -> pl.DataFrame | None:
         return frame
 
 
+def _is_long(value: object) -> bool:
+    """Return whether a value is a text that a table would cut off."""
+    return isinstance(value, str) and (len(value) > WIDTH or "\n" in value)
+
+
 def _print(frame: pl.DataFrame | None) -> None:
     import polars as pl
 
     if frame is None:
         return
+    if frame.height == 1 and any(_is_long(value) for value in frame.row(0)):
+        for name, value in zip(frame.columns, frame.row(0), strict=True):
+            answer(f"{name}:\n{value}\n" if _is_long(value) else f"{name}: {value}")
+        return
     with pl.Config(
         tbl_rows=PAGE,
         tbl_cols=30,
-        fmt_str_lengths=60,
+        fmt_str_lengths=WIDTH,
         tbl_width_chars=160,
         tbl_hide_column_data_types=True,
         tbl_hide_dataframe_shape=True,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.ending import fail
+from cudal1.cli.terminal.answer import answer, answer_json
+from cudal1.cli.terminal.ending import fail
 from cudal1.errors import CudaL1Error
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def use(
 
     Example: cudal1 training use coder-7b
     """
-    from cudal1.cli.params_file import change, read
+    from cudal1.cli.options.params_file import change, read
     from cudal1.settings import profiles
     from cudal1.settings.profiles import TrainingProfile
     from cudal1.settings.settings_file import put_over
@@ -108,13 +108,12 @@ def _settings(params: Path, profile: str | None) -> Params:
 def _refuse_untrainable(settings: Params) -> None:
     """Refuse a policy that stage `rl` could not train; stage `policy` looks at one of the hub."""
     from cudal1.errors import ConfigError
-    from cudal1.train.policy import EMBEDDED
+    from cudal1.train.policy import local_folder
     from cudal1.train.trainable import Asked, faults
 
-    source = settings.policy.source
-    folder = EMBEDDED if source == "embedded" else Path(source)
+    folder = local_folder(settings.policy.source)
     reinforced = {**settings.reinforced(), "challenger": settings.nightly_rl()}
-    if folder.is_dir() and (found := faults(folder, settings, reinforced, Asked())):
+    if folder is not None and (found := faults(folder, settings, reinforced, Asked())):
         raise ConfigError(". ".join(found))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,30 +35,68 @@ def read_folder(folder: Path, names: Sequence[str], *, any_codec: bool = False) 
             there are too many.
     """
     files = dict(_python_files(folder))
+    texts = _texts(files, any_codec=any_codec)
+    main = _main(folder, texts, names)
+    others = _needed(files, texts[main], leaving=(main,), any_codec=any_codec)
+    return _joined(folder, texts[main], others)
 
-    def read(path: str) -> str:
-        return read_python(files[path], raising=SuiteError, any_codec=any_codec)
 
+def read_each(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Return the text of each main file of a folder, with the modules that it needs, by path.
+
+    Args:
+        folder: searched as `read_folder` does; the main files lie in it and not in its packages.
+        names: names that a main file defines at its top level.
+
+    Raises:
+        SuiteError: as `read_folder`; of main files there may be any number.
+    """
+    files = dict(_python_files(folder))
+    texts = _texts(files, any_codec=False)
+    mains = [path for path, text in texts.items() if all(_defines(text, name) for name in names)]
+    return {
+        path: _joined(folder, texts[path], _needed(files, texts[path], leaving=mains))
+        for path in mains
+    }
+
+
+def modules_for(folder: Path, text: str) -> dict[str, str]:
+    """Return the modules of a folder that a text needs, by their paths.
+
+    Raises:
+        SuiteError: as `read_folder`.
+    """
+    return _needed(dict(_python_files(folder)), text, leaving=())
+
+
+def _texts(files: Mapping[str, Path], *, any_codec: bool) -> dict[str, str]:
+    """Return the texts of the files that lie in the folder itself, where they can be read."""
     texts: dict[str, str] = {}
-    for path in files:
+    for path, file in files.items():
         if "/" not in path:
             with suppress(SuiteError):  # the file may be unrelated
-                texts[path] = read(path)
-    main = _main(folder, texts, names)
+                texts[path] = read_python(file, raising=SuiteError, any_codec=any_codec)
+    return texts
+
+
+def _needed(
+    files: Mapping[str, Path], text: str, *, leaving: Collection[str], any_codec: bool = False
+) -> dict[str, str]:
+    """Return the modules that a text mentions, or one of them does, by their paths."""
     taken: dict[str, str] = {}
-    mentioned = [texts[main]]
-    modules = {path.partition("/")[0].removesuffix(".py") for path in files if path != main}
+    mentioned = [text]
+    modules = {path.partition("/")[0].removesuffix(".py") for path in files if path not in leaving}
     while mentioned:
         text = mentioned.pop()
         for module in sorted(filter(_MODULE.fullmatch, modules)):
             if not re.search(rf"\b{module}\b", text):
                 continue
             modules.remove(module)
-            for path in files:
+            for path, file in files.items():
                 if path == f"{module}.py" or path.startswith(f"{module}/"):
-                    taken[path] = read(path)
+                    taken[path] = read_python(file, raising=SuiteError, any_codec=any_codec)
                     mentioned.append(taken[path])
-    return _joined(folder, texts[main], taken)
+    return taken
 
 
 def _python_files(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -99,6 +137,12 @@ def _main(folder: Path, texts: Mapping[str, str], names: Sequence[str]) -> str:
                 f"{folder}: a folder in which {shown} each have {asked}; name one, or give each "
                 "a folder of its own"
             )
+
+
+def _defines(text: str, name: str) -> bool:
+    """Return whether a file makes a name at its top level, or imports it there."""
+    made = rf"^(class|def)\s+{name}\b|^{name}\s*=|^(from|import)\b.*\b{name}\b"
+    return re.search(made, text, re.MULTILINE) is not None
 
 
 def _mentions(text: str, name: str) -> bool:

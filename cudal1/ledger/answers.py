@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.ledger.rows import Batch, batch_of_candidate, batch_of_completion
@@ -10,17 +10,22 @@ from cudal1.ledger.rows import Batch, batch_of_candidate, batch_of_completion
 
 def batches_of_completions(
     answers: Iterable[tuple[Completion, Candidate | None, str | None]],
+    reference: Callable[[str], str | None],
 ) -> list[Batch]:
     """Return the rows of different answers and of their candidates, each candidate once.
 
-    An answer comes with its candidate, or with the reason why there is none.
+    Args:
+        answers: each answer with its candidate, or with the reason why there is none.
+        reference: returns the source of a problem's reference.
     """
     completions: list[Batch] = []
     candidates: dict[str, Batch] = {}
     for completion, candidate, reason in answers:
         completions.append(batch_of_completion(completion, candidate, reason))
         if candidate is not None:
-            candidates[candidate.id] = batch_of_candidate(candidate)
+            candidates[candidate.id] = batch_of_candidate(
+                candidate, reference(candidate.problem_id)
+            )
     return [_joined(list(found)) for found in (completions, candidates.values()) if found]
 
 

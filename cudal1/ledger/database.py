@@ -1,21 +1,35 @@
-"""The database file: opened, recognised, moved aside when it is damaged.
+"""The database files: opened, recognised, moved aside when one is damaged, published to readers.
 
-The file is a working copy, so nothing here tries to repair it: a file that cannot be read is
-rebuilt elsewhere.
+There are two. One process at a time writes `.ledger.duckdb`, and holds DuckDB's lock on it. Readers
+open `ledger.duckdb`, a copy. No stage opens the copy for writing: it is replaced as a whole when a
+stage ends. A reader that holds the old copy open keeps the old file, and locks nothing that a stage
+needs.
+
+Both are working copies, so nothing here tries to repair one: a file that cannot be read is rebuilt.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import shutil
+import tempfile
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
 
 from cudal1.errors import StoreError
 from cudal1.ledger import schema
 
-DATABASE = "ledger.duckdb"
+DATABASE = ".ledger.duckdb"
+"""The file that stages write."""
+SNAPSHOT = "ledger.duckdb"
+"""The copy that readers open."""
+READ_ONLY = 0o444
+"""Mode of the copy: a program that opens it for writing would lock other readers out."""
 _MACHINE = (
     "No space left",
     "Permission denied",
@@ -28,15 +42,19 @@ _MACHINE = (
 
 
 LOCK_WAIT_S = 5.0
-"""Seconds that a writer waits for a reader."""
+"""Seconds that a writer waits for another one, such as `cudal1 hacks confirm`."""
 
 
 class DamagedError(Exception):
     """The file is not a usable database; it can be rebuilt."""
 
 
-def connect(path: Path) -> duckdb.DuckDBPyConnection:
+def connect(path: Path, *, is_checked: bool = True) -> duckdb.DuckDBPyConnection:
     """Open the database for writing; an older one is upgraded.
+
+    Args:
+        path: the file.
+        is_checked: read every block, so that damage shows here and not in mid-run.
 
     Raises:
         DamagedError: it exists, but is damaged, or too old to be upgraded.
@@ -50,7 +68,8 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
         found = 0
         if connection.execute("select 1 from duckdb_tables() limit 1").fetchall():
             found = _checked_version(connection, path)
-            _read_everything(connection)
+            if is_checked:
+                _read_everything(connection)
         if not found or not schema.is_current(connection):
             schema.upgrade(connection, found=found)
     except (duckdb.Error, RuntimeError, ValueError) as error:
@@ -63,9 +82,7 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def connect_soon(path: Path) -> duckdb.DuckDBPyConnection:
-    """Open the database like `connect`, but wait `LOCK_WAIT_S` for a reader to end.
-
-    A reader's open question takes seconds.
+    """Open the database like `connect`, but wait `LOCK_WAIT_S` for another writer to end.
 
     Raises:
         DamagedError, StoreError: see `connect`.
@@ -81,20 +98,21 @@ def connect_soon(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def connect_read_only(path: Path) -> duckdb.DuckDBPyConnection:
-    """Open the database for reading.
+    """Open a database for reading.
 
     Raises:
         DamagedError: it is missing, cannot be read, or is of older code.
-        StoreError: another process is writing, it is of a newer layout, or the machine refuses.
+        StoreError: a program has opened it for writing, it is of a newer layout, or the machine
+            refuses.
     """
     try:
-        connection = duckdb.connect(str(path), read_only=True)
+        connection = _open_anew(path)
     except (duckdb.Error, RuntimeError, ValueError) as error:
         raise _reading_failed(path, error) from error
     try:
         _checked_version(connection, path)
         if not schema.is_current(connection):
-            raise DamagedError(f"{path} was written by older code (the next stage upgrades it)")
+            raise DamagedError(f"{path} was written by older code (the next stage renews it)")
     except (duckdb.Error, RuntimeError, ValueError) as error:
         connection.close()
         raise _reading_failed(path, error) from error
@@ -104,11 +122,73 @@ def connect_read_only(path: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def in_memory() -> duckdb.DuckDBPyConnection:
-    """Return an empty ledger in memory."""
-    connection = duckdb.connect(":memory:")
-    schema.upgrade(connection, found=0)
-    return connection
+def _open_anew(path: Path) -> duckdb.DuckDBPyConnection:
+    """Open the file that the path leads to at this moment.
+
+    DuckDB opens a path once in a process: while a notebook holds an earlier connection, it would
+    answer from the file that was replaced since. So a name of its own leads to the file, for as
+    long as opening takes. In a folder that is not the reader's own, the path itself must do.
+    """
+    spill = str(Path(tempfile.gettempdir()) / f"cudal1-duckdb-{os.getpid()}")  # DuckDB makes it
+    with contextlib.ExitStack() as opening:
+        try:
+            place = tempfile.TemporaryDirectory(prefix=".reading-", dir=path.parent)
+            own = Path(opening.enter_context(place)) / path.name
+            own.hardlink_to(path)
+        except OSError:
+            own = path
+        return duckdb.connect(str(own), read_only=True, config={"temp_directory": spill})
+
+
+def publish(connection: duckdb.DuckDBPyConnection, path: Path, snapshot: Path) -> None:
+    """Copy the database to `snapshot`, whole or not at all, and close its connection.
+
+    The copy is made while the connection holds the lock on the file. A process loses its locks on
+    a file when it closes any descriptor of it, so the one that is read here is closed last.
+
+    Raises:
+        OSError, duckdb.Error: it could not be copied; the connection is closed all the same.
+    """
+    with contextlib.ExitStack() as last:
+        try:
+            connection.execute("checkpoint")
+            content = last.enter_context(path.open("rb"))
+            _replace(snapshot, content)
+        finally:
+            connection.close()
+
+
+def _replace(snapshot: Path, content: BinaryIO) -> None:
+    partial = snapshot.with_name(f".{snapshot.name}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        with partial.open("xb") as copy:
+            copy_file(content, copy)
+            os.fchmod(copy.fileno(), READ_ONLY)
+            os.fsync(copy.fileno())
+        # what a program left that had opened the old copy for writing is no part of the new one
+        snapshot.with_name(f"{snapshot.name}.wal").unlink(missing_ok=True)
+        partial.replace(snapshot)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def copy_file(content: BinaryIO, copy: BinaryIO) -> None:
+    """Copy a file; where the file system can, both share their blocks until one is changed."""
+    try:
+        while os.copy_file_range(content.fileno(), copy.fileno(), 1 << 30):
+            pass
+    except OSError:  # not on this file system, or between these two
+        content.seek(0)
+        copy.seek(0)
+        copy.truncate()
+        shutil.copyfileobj(content, copy, 1 << 20)
+
+
+def quoted(path: Path) -> str:
+    """Return the path as an SQL string."""
+    text = str(path).replace("'", "''")
+    return f"'{text}'"
 
 
 def _checked_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:

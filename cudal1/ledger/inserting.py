@@ -9,6 +9,7 @@ import duckdb
 import polars as pl
 
 from cudal1.ledger import schema
+from cudal1.ledger.database import quoted
 from cudal1.ledger.rows import Batch
 
 PER_STAGE = ("rewards", "training_steps", "members")
@@ -34,6 +35,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 problem). Samples come before verdicts, see `_insert_samples`."""
 _WITH_THEIR_FACT = ("timing_samples", "hack_flags", "mutants")
 """Facts that are identified by another fact's key, not their own."""
+_READ_FROM_SOURCES = ("program_id", "techniques")
+"""Columns of candidates that are read from sources; older code may not have noted them."""
 _REPLACED_AS_A_WHOLE = {"rewards": ("stage", "step"), "mutants": ("problem_id",)}
 
 
@@ -118,16 +121,16 @@ def on_conflict(table: str, columns: list[str]) -> str:
     """Return the clause that makes an append to `table` idempotent.
 
     A fact stays as it was first seen. These may be replaced: a problem's admission and kill table,
-    a candidate's program, a step that is done again, the outcome of a try, the candidate found in
-    an answer, and a person's ruling. A failed request never replaces an answer.
+    a candidate's program and techniques, a step that is done again, the outcome of a try, the
+    candidate found in an answer, and a person's ruling. A failed request never replaces an answer.
     """
     update = f"do update set {', '.join(f'{name} = excluded.{name}' for name in columns)}"
     match table:
         case "problems" | "mutants" | "rewards" | "training_steps" | "runs":
             return f"on conflict {update}"
-        case "candidates" if "program_id" in columns:  # older code did not note it
-            found = "coalesce(excluded.program_id, candidates.program_id)"
-            return f"on conflict do update set program_id = {found}"
+        case "candidates" if noted := [name for name in _READ_FROM_SOURCES if name in columns]:
+            found = (f"{name} = coalesce(excluded.{name}, candidates.{name})" for name in noted)
+            return f"on conflict do update set {', '.join(found)}"
         case "tries":
             return f"on conflict {update} where tries.outcome = 'sent'"
         case "rulings":
@@ -136,9 +139,3 @@ def on_conflict(table: str, columns: list[str]) -> str:
             return f"on conflict {update} where not starts_with(excluded.finish_reason, 'error: ')"
         case _:
             return "on conflict do nothing"
-
-
-def quoted(path: Path) -> str:
-    """Return the path as an SQL string."""
-    text = str(path).replace("'", "''")
-    return f"'{text}'"

@@ -1,6 +1,7 @@
 """The ledger: append-only memory of everything that happened to candidates.
 
-`data/ledger.duckdb` is a working copy. The truth is in the Parquet shards that finished stages
+`data/.ledger.duckdb` is a working copy, and `data/ledger.duckdb` a copy of it for readers
+(`database.py`). The truth is in the Parquet shards that finished stages
 leave (`shards.py`) and in the journal of a stage that has not finished (`journal.py`). The database
 is rebuilt from both when it is missing or corrupt. Appending is idempotent on natural keys, and an
 append that has returned survives a kill (`store.py`).
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -62,36 +64,44 @@ class Ledger(Reviews):
                 aside.name,
             )
             connection = database.connect(path)
-        ledger = cls(folder, connection)
+        ledger = cls(folder, connection, is_writer=True)
         try:
             ledger._catch_up()
         except BaseException:  # Ctrl-C, too: the database is closed, and it is raised again
             ledger.close()
             raise
+        if not (folder / database.SNAPSHOT).exists():  # readers have one while the first stage runs
+            ledger.close()
+            ledger = cls(folder, database.connect_soon(path), is_writer=True)
         return ledger
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
-        """Open for reading; a database that is locked, damaged or outdated is read from its files.
+        """Open for reading: what stages have found until now. No stage notices, whatever it does.
+
+        It reads the copy that the latest stage left. Where a stage has noted more since, or the
+        copy is damaged, of other code, or held by a program that could change it, it reads a copy
+        of its own, which it completes from shards and journals.
 
         Raises:
             StoreError: there is no ledger in the folder, or a shard of it is corrupt.
         """
-        path = folder / database.DATABASE
-        if not any(each.exists() for each in (path, folder / "shards", folder / "journal")):
+        snapshot = folder / database.SNAPSHOT
+        if not any(each.exists() for each in (snapshot, folder / "shards", folder / "journal")):
             raise StoreError(f"{folder}: no ledger here; run `make run` first")
         try:
-            connection = database.connect_read_only(path)
-            if not shards.changed_shards(connection, folder):
-                return cls(folder, connection)
-            connection.close()
-            why = f"{path} is older than its shards"
+            ledger = cls(folder, database.connect_read_only(snapshot))
+            if shards.changed_shards(ledger._connection, folder):
+                why = f"{snapshot} is older than its shards: shards and journals are read, too"
+            elif ahead := ledger._stages_ahead(snapshot):
+                why = f"with what unfinished stages have found until now: {', '.join(ahead)}"
+            else:
+                return ledger
+            ledger.close()
         except (StoreError, database.DamagedError) as error:
-            why = str(error)
-        shards.log.warning("ledger: read from shards and journals, because %s", why)
-        ledger = cls(folder, database.in_memory())
-        ledger._catch_up()
-        return ledger
+            why = f"read from shards and journals, because {error}"
+        shards.log.warning("ledger: %s", why)
+        return cls(folder, _caught_up(folder))
 
     def __enter__(self) -> Self:
         return self
@@ -136,16 +146,17 @@ class Ledger(Reviews):
         self, answers: Sequence[tuple[Completion, Candidate | None, str | None]]
     ) -> None:
         """Note different answers as by `add_completion`: all or none, in about the time of one."""
-        self._append(*batches_of_completions(answers))
+        self._append(*batches_of_completions(answers, self._reference))
 
     def add_candidate(self, candidate: Candidate) -> None:
         """Note a candidate that no answer of this stage holds."""
-        self._append(rows.batch_of_candidate(candidate))
+        self._append(rows.batch_of_candidate(candidate, self._reference(candidate.problem_id)))
 
     def add_baseline(self, candidate: Candidate, baseline: Baseline) -> None:
         """Note a candidate that is its problem's reference, run as a baseline."""
         self._append(
-            rows.batch_of_candidate(candidate), rows.batch_of_baseline(candidate, baseline)
+            rows.batch_of_candidate(candidate, self._reference(candidate.problem_id)),
+            rows.batch_of_baseline(candidate, baseline),
         )
 
     def add_verdict(self, verdict: Verdict, samples: Sequence[TimingSample]) -> None:
@@ -156,8 +167,8 @@ class Ledger(Reviews):
         self, candidate: Candidate, verdict: Verdict, samples: Sequence[TimingSample]
     ) -> None:
         """Note a candidate that no answer holds and its verdict: both or neither, in one append."""
-        batches = rows.batches_of_verdict(verdict, samples)
-        self._append(rows.batch_of_candidate(candidate), *batches)
+        row = rows.batch_of_candidate(candidate, self._reference(candidate.problem_id))
+        self._append(row, *rows.batches_of_verdict(verdict, samples))
 
     def add_try(self, attempt: Try) -> None:
         """Note that a request is sent; the same try again notes its outcome."""
@@ -178,6 +189,15 @@ class Ledger(Reviews):
     def add_steps(self, step: int, values: Mapping[str, float]) -> None:
         """Note numbers of one training step; a number given again replaces the earlier one."""
         self._append(rows.batch_of_steps(self._stage, step, values))
+
+    def _reference(self, problem_id: str) -> str | None:
+        """Return the source of a problem's reference; None where the problem is not known."""
+        if problem_id not in self._references:
+            found = self._rows("select source from problems where problem_id = ?", problem_id)
+            if not found:
+                return None
+            self._references[problem_id] = found[0]["source"]
+        return self._references[problem_id]
 
     # --- finding ---------------------------------------------------------------------------------
 
@@ -315,7 +335,7 @@ class Ledger(Reviews):
         """Return the rows of any query, at most `limit`; parameters are `?` in order, or `$name`.
 
         Raises:
-            StoreError: the query is wrong; the message is the database's first line.
+            StoreError: the query is wrong; the message is the database's, with its hint.
         """
         with self.asked(query, parameters) as relation:
             if relation is None:
@@ -338,7 +358,7 @@ class Ledger(Reviews):
                 if path.suffix == ".csv":
                     relation.write_csv(str(partial), header=True)
                 else:
-                    relation.write_parquet(str(partial), compression="zstd")
+                    _typed(relation).write_parquet(str(partial), compression="zstd")
             partial.replace(path)
         except OSError as error:
             raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
@@ -356,7 +376,7 @@ class Ledger(Reviews):
             with self._lock:
                 yield self._connection.sql(query, params=given or None)
         except duckdb.Error as error:
-            raise StoreError(f"SQL: {str(error).splitlines()[0]}") from error
+            raise StoreError(f"SQL: {_said(error)}") from error
 
     def query(self, name: str, **parameters: object) -> pl.DataFrame:
         """Return the rows of `queries/NAME.sql`; `$name` in it is a parameter."""
@@ -364,3 +384,54 @@ class Ledger(Reviews):
         wanted = set(re.findall(r"\$(\w+)", text))
         assert wanted == set(parameters), f"{name}.sql wants {sorted(wanted)}"
         return self.sql(text, parameters)
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The connection of a ledger that is read; closing either closes both."""
+        assert not self._is_writer, "a writer's rows go through its journal"
+        return self._connection
+
+
+def _said(error: duckdb.Error) -> str:
+    """Return what the database says and suggests, in one line; the query itself is left out."""
+    lines = str(error).splitlines()
+    end = next((i for i, line in enumerate(lines) if not line or line.startswith("LINE ")), None)
+    return " ".join(" ".join(lines[:end]).split())
+
+
+def _typed(relation: Any) -> Any:
+    """Return the relation with types that Parquet keeps: it would make floats of 128-bit integers.
+
+    A sum of integers is one. `decimal(38, 0)` has 38 digits; a larger number is an error.
+    """
+    wide = ("HUGEINT", "UHUGEINT")
+    if not any(str(kind) in wide for kind in relation.types):
+        return relation
+    names = [f'"{name.replace(chr(34), chr(34) * 2)}"' for name in relation.columns]
+    columns = enumerate(zip(relation.types, names, strict=True), start=1)
+    return relation.project(
+        ", ".join(
+            f"#{number}::decimal(38, 0) as {name}" if str(kind) in wide else f"#{number} as {name}"
+            for number, (kind, name) in columns
+        )
+    )
+
+
+def _caught_up(folder: Path) -> duckdb.DuckDBPyConnection:
+    """Return a connection to a copy of the ledger of one's own, with all that is known."""
+    with tempfile.TemporaryDirectory(prefix="cudal1-ledger-") as place:
+        own = Path(place) / database.SNAPSHOT
+        try:
+            with (folder / database.SNAPSHOT).open("rb") as content, own.open("xb") as copy:
+                database.copy_file(content, copy)
+            connection = database.connect(own, is_checked=False)
+        except (OSError, StoreError, database.DamagedError):
+            own.unlink(missing_ok=True)
+            connection = database.connect(own)
+        ledger = Ledger(folder, connection)
+        try:
+            ledger._forget_unfinished()
+            ledger._catch_up()
+        finally:
+            ledger.close()
+        return database.connect_read_only(own)  # the file stays while it is open

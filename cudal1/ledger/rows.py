@@ -17,6 +17,7 @@ from cudal1.kill_table import KillTable
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.program.identity import program_id
+from cudal1.program.techniques import techniques
 from cudal1.protocol import EvalProtocol
 from cudal1.review import Opinion, Review, Ruling
 from cudal1.verdict import Phases, Properties, Verdict
@@ -162,13 +163,15 @@ def batch_of_completion(
     return _single("completions", values, completion.id)
 
 
-def batch_of_candidate(candidate: Candidate) -> Batch:
-    """Return the candidate's row."""
+def batch_of_candidate(candidate: Candidate, reference: str | None) -> Batch:
+    """Return the candidate's row; without the source of its reference it has no techniques."""
+    found = None if reference is None else techniques(candidate.source, reference)
     values = {
         "candidate_id": candidate.id,
         "problem_id": candidate.problem_id,
         "source": _bytes(candidate.source),
         "program_id": program_id(candidate.source),
+        "techniques": None if found is None else [each.value for each in found],
     }
     return _single("candidates", values, candidate.id)
 
@@ -291,9 +294,9 @@ def verdict_of(content: str) -> Verdict:
     return Verdict.model_validate(json.loads(content))
 
 
-def text_of(stored: bytes) -> str:
-    """Return the text that a blob column holds."""
-    return stored.decode("utf-8", "surrogatepass")
+def text_of(stored: bytes | str) -> str:
+    """Return the text that a blob column of a table holds, or a column of a view, which is text."""
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
 
 
 _VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")

@@ -19,7 +19,7 @@ import duckdb
 import polars as pl
 
 from cudal1.errors import StoreError
-from cudal1.ledger import inserting, schema
+from cudal1.ledger import database, inserting, schema
 
 log = logging.getLogger("cudal1")
 
@@ -89,7 +89,7 @@ def keep_unclaimed(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
 
 
 def _unclaimed(folder: Path, table: str) -> str:
-    claimed = ", ".join(inserting.quoted(path) for path in _shard_files(folder, table))
+    claimed = ", ".join(database.quoted(path) for path in _shard_files(folder, table))
     keys = ", ".join(inserting.KEYS[table])
     return f"from {table}" + (
         f" anti join read_parquet([{claimed}]) using ({keys})" if claimed else ""

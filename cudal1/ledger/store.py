@@ -38,7 +38,10 @@ SETTLE_EVERY = 64
 class Store:
     """A database with the journal of the stage that runs."""
 
-    def __init__(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(
+        self, folder: Path, connection: duckdb.DuckDBPyConnection, *, is_writer: bool = False
+    ) -> None:
+        self._is_writer = is_writer
         self._folder = folder
         self._path = folder / database.DATABASE
         self._connection = connection
@@ -49,7 +52,11 @@ class Store:
         self._members: set[tuple[str, str]] = set()
         self._unsettled: list[tuple[str, str]] = []
         self._journal_end = 0
+        self._settled_end = 0
+        """The imported length of the journal that the database has noted."""
         self._num_appends = 0
+        self._references: dict[str, str] = {}
+        """Sources of references that were asked for, by the problem's id, which names them."""
         self._births: ExemplarIndex | None = None
         """The index of exemplars, kept after the first question about them."""
         self._lock = threading.RLock()
@@ -62,13 +69,24 @@ class Store:
         self._connection.interrupt()
 
     def close(self) -> None:
-        """Close the database; the journal of an unfinished stage stays."""
+        """Close the database; a writer publishes it. The journal of an unfinished stage stays."""
         if self._journal is not None:
             with contextlib.suppress(StoreError):  # reported earlier; the journal has it all
                 self._settle()
             self._journal.close()
             self._journal = None
-        self._connection.close()
+        if not self._is_writer:
+            self._connection.close()
+            return
+        try:
+            database.publish(self._connection, self._path, self._folder / database.SNAPSHOT)
+        except (OSError, duckdb.Error) as error:  # readers see the state before; no stage fails
+            shards.log.warning(
+                "ledger: %s could not be renewed (%s): readers see what was there before; if the "
+                "disk is full, free some space",
+                self._folder / database.SNAPSHOT,
+                str(error).split("\n", 1)[0],
+            )
 
     # --- a stage's run ---------------------------------------------------------------------------
 
@@ -98,7 +116,7 @@ class Store:
             shard = shards.label(self._folder / "shards" / stage)
             self._connection.execute("delete from meta where name = ?", [shard])
             self._applied(stage, 0)
-        self._journal_end = self._replay(stage, self._journal.entries(), 0)
+        self._journal_end = self._settled_end = self._replay(stage, self._journal.entries(), 0)
         if goes_on:
             found = self._rows("select kind, key from members where stage = ?", stage)
             self._members = {(row["kind"], row["key"]) for row in found}
@@ -121,7 +139,7 @@ class Store:
         except duckdb.Error as error:
             raise database.writing_failed(self._path, error) from error
         self._journal.discard()
-        self._journal_end = 0
+        self._journal_end = self._settled_end = 0
         with self._transaction():
             self._applied(self._stage, 0)
         return folder
@@ -140,7 +158,30 @@ class Store:
             self._running = {**started, "ended_at": None, "num_facts": None}
         self._append(rows.batch_of_run(self._running))
 
-    # --- appending -------------------------------------------------------------------------------
+    # --- what other processes left ---------------------------------------------------------------
+
+    def _stages_ahead(self, snapshot: Path) -> list[str]:
+        """Return unfinished stages that have noted more than the snapshot of the ledger holds."""
+        noted = {row["name"]: row["value"] for row in self._rows("select name, value from meta")}
+        made_at = snapshot.stat().st_mtime_ns
+        return [
+            stage
+            for stage, path in unfinished(self._folder)
+            if noted.get(f"journal/{stage}") != str(path.stat().st_size)
+            or path.stat().st_mtime_ns > made_at
+        ]
+
+    def _forget_unfinished(self) -> None:
+        """Let `_catch_up` take unfinished journals from their beginnings.
+
+        A stage may have begun anew since this copy of the ledger was made: its earlier run counts
+        no more, and the journal is another one.
+        """
+        with self._transaction():
+            self._connection.execute("delete from meta where starts_with(name, 'journal/')")
+            for stage, _ in unfinished(self._folder):
+                for table in inserting.PER_STAGE:
+                    self._connection.execute(f"delete from {table} where stage = ?", [stage])
 
     def _catch_up(self) -> None:
         """Import what the database lacks: changed shards, unfinished journals."""
@@ -153,6 +194,8 @@ class Store:
             if start > path.stat().st_size:
                 start = 0
             self._replay(stage, entries(path, after=start), start)
+
+    # --- appending -------------------------------------------------------------------------------
 
     def _append(self, *batches: Batch) -> None:
         assert self._journal is not None, "append without begin"
@@ -250,11 +293,13 @@ class Store:
         already.
         """
         with self._lock:
-            if self._journal is not None and self._unsettled and not self._is_behind:
+            is_settled = self._settled_end == self._journal_end
+            if self._journal is not None and not is_settled and not self._is_behind:
                 with self._transaction():
                     self._remember(self._stage, self._unsettled)
                     self._applied(self._stage, self._journal_end)
                 self._unsettled.clear()
+                self._settled_end = self._journal_end
 
     def _remember(self, stage: str, members: Sequence[tuple[str, str]]) -> None:
         if members:

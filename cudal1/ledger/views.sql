@@ -1,10 +1,18 @@
 -- What is asked most: each view says in its comment what it is. Made anew whenever this file changes.
+-- Views have texts as text and times as timestamps, UTC; tables have bytes and ISO 8601, which keep everything.
+
+create or replace macro author(provider, stage) as
+    case when provider = 'policy' then 'policy (' || stage || ')' else provider end;
+comment on macro author is 'author(provider, stage): the provider, or a policy by the stage that asked it';
+
+create or replace macro readable(bytes) as coalesce(try(decode(bytes)), bytes::varchar);
+comment on macro readable is 'readable(bytes): UTF-8 bytes as text; bytes that are none are written \xAA';
 
 create or replace view words as
-    select candidate_id, is_cheat, kind, evidence, ruled_at from rulings
+    select candidate_id, is_cheat, kind, evidence, ruled_at::timestamp as ruled_at from rulings
     union all
     select r.candidate_id, arg_max(p.is_cheat, p.ruled_at), arg_max(p.kind, p.ruled_at),
-           arg_max(p.evidence, p.ruled_at), max(p.ruled_at)
+           arg_max(p.evidence, p.ruled_at), max(p.ruled_at)::timestamp
     from (select distinct candidate_id, code_id from reviews) r join rulings p using (code_id)
     where r.candidate_id not in (select candidate_id from rulings)
     group by r.candidate_id;
@@ -20,6 +28,7 @@ comment on view vetoes is 'Candidates in which a person or the reviewer saw a ch
 
 create or replace view judged as
     select v.* replace (
+        v.judged_at::timestamp as judged_at,
         case when v.status = 'correct' and veto.kind is not null then 'hacked' else v.status end as status,
         case when v.status = 'correct' and veto.kind is not null
              then veto.kind || ': ' || veto.evidence else v.reason end as reason,
@@ -39,16 +48,17 @@ create or replace view judged as
 comment on view judged is 'Verdicts with vetoes applied: what counts';
 
 create or replace view flags as
-    select candidate_id, device_kind, protocol_id, kind, source, evidence from hack_flags
+    select candidate_id, device_kind, protocol_id, kind, source, evidence, source = 'screen' as is_advisory
+    from hack_flags
     union all
-    select v.candidate_id, v.device_kind, v.protocol_id, veto.kind, veto.source, veto.evidence
+    select v.candidate_id, v.device_kind, v.protocol_id, veto.kind, veto.source, veto.evidence, false
     from verdicts v join vetoes veto using (candidate_id) where v.status = 'correct';
-comment on view flags is 'Named cheats, whoever saw them: hack_flags, and vetoes of the judge and of people';
+comment on view flags is 'Named cheats, from all sources: hack_flags, and vetoes of the reviewer and of people. is_advisory: a note of the screen on the source, which decides nothing; count cheats without them';
 
 create or replace view cases as
-    select case_id, null as candidate_id, kind, source, evidence, origin from hack_cases
+    select case_id, null as candidate_id, kind, readable(source) as source, evidence, origin from hack_cases
     union all
-    select r.candidate_id, r.candidate_id, r.kind, c.source, r.evidence, 'confirmed'
+    select r.candidate_id, r.candidate_id, r.kind, readable(c.source), r.evidence, 'confirmed'
     from rulings r join candidates c using (candidate_id) where r.is_cheat;
 comment on view cases is 'Cheats that the reviewer is shown the most similar of: those that ship, and those that people confirmed here';
 
@@ -70,13 +80,16 @@ create or replace view best as
             and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id))
         group by problem_id, device_kind, protocol_id
     ), authors as (
-        select candidate_id, list(distinct provider order by provider) as authors
+        select candidate_id, list(distinct author(provider, stage) order by author(provider, stage)) as authors
         from completions semi join winners using (candidate_id) group by candidate_id
     )
-    select problem_id, p.suite, p.level, p.name, p.split, device_kind, protocol_id, certified,
-           candidate_id, coalesce(authors, []) as authors
-    from winners join problems p using (problem_id) left join authors using (candidate_id);
-comment on view best is 'The best certified speedup of each problem and whose it is; what transfer measured again, and baselines that nobody answered with, are left out';
+    select w.problem_id, p.suite, p.level, p.name, p.split, w.device_kind, w.protocol_id, w.certified,
+           w.candidate_id, coalesce(authors, []) as authors, v.speedup, v.lower, v.upper, v.alpha,
+           v.reference_us, v.candidate_us
+    from winners w join problems p using (problem_id) left join authors using (candidate_id)
+    join verdicts v using (candidate_id, device_kind, protocol_id)
+    order by w.certified desc, p.suite, p.level, p.name;
+comment on view best is 'The best certified speedup of each problem, with its candidate and authors (a policy by the stage that asked it); what transfer measured again, and baselines that are no answer, are left out. The largest first';
 
 create or replace view replacements as
     select problem_id, suite, level, name, split, device_kind, protocol_id, certified, candidate_id,
@@ -84,14 +97,25 @@ create or replace view replacements as
     from successes
     where certified > 1 and fresh_outputs and follows_weights is not false and leaves_inputs is not false
       and candidate_id not in (
+          select candidate_id from baselines anti join completions using (candidate_id))
+    order by suite, level, name, certified desc;
+comment on view replacements is 'Candidates that are correct, certified to be faster, and could replace their module in a program: none was seen to ignore weights that are loaded by name, to overwrite an output, or to write to its inputs; baselines that are no answer are left out';
+
+create or replace view techniques as
+    select unnest(c.techniques) as technique, v.problem_id, v.suite, v.level, v.name, v.split,
+           v.device_kind, v.protocol_id, v.certified, v.candidate_id
+    from successes v join candidates c using (candidate_id)
+    where v.certified is not null
+      and v.candidate_id not in (
           select candidate_id from baselines anti join completions using (candidate_id));
-comment on view replacements is 'Candidates that are correct, certified to be faster, and could replace their module in a program: none was seen to ignore weights that are loaded by name, to overwrite an output, or to write to its inputs; baselines that nobody answered with are left out';
+comment on view techniques is 'What each timed success does that its reference does not, a row for each technique: kinds of kernels, fusion, algebra, layout, precision and more; baselines that nobody answered with are left out';
 
 create or replace view baseline_results as
     select b.baseline, b.problem_id, p.suite, p.level, p.name, p.split, v.device_kind, v.protocol_id,
            b.candidate_id, v.status, v.reason, v.speedup, v.certified,
            greatest(v.speedup, coalesce(v.upper, list_max(v.bucket_medians))) as at_most
-    from baselines b join judged v using (candidate_id) join problems p on p.problem_id = b.problem_id;
+    from baselines b join judged v using (candidate_id) join problems p on p.problem_id = b.problem_id
+    order by b.baseline, p.suite, p.level, p.name;
 comment on view baseline_results is 'What each other way of running the reference has over the eager one; at_most: read upwards, which candidates are held against';
 
 create or replace view over_baselines as
@@ -101,15 +125,16 @@ create or replace view over_baselines as
     where v.status = 'correct' and v.certified is not null
       and b.status = 'correct' and b.at_most is not null
       and v.candidate_id not in (
-          select candidate_id from baselines anti join completions using (candidate_id));
-comment on view over_baselines is 'The certified speedup of each success over each other way of running the reference that was judged on the same device under the same protocol: over eager, divided by what the baseline has at most';
+          select candidate_id from baselines anti join completions using (candidate_id))
+    order by b.baseline, certified_over desc;
+comment on view over_baselines is 'The certified speedup of each success over each other way of running the reference (baseline; compile is torch.compile) that was judged on the same device under the same protocol: over eager, divided by what the baseline has at most';
 
 create or replace view outcomes as
-    select used.stage, c.completion_id, c.provider, c.problem_id, p.level, p.name, p.split,
+    select used.stage, c.completion_id, c.provider, author(c.provider, c.stage) as author, c.problem_id, p.level, p.name, p.split,
            c.attempt, c.cost_usd, c.num_prompt_tokens, c.num_completion_tokens, c.candidate_id,
            case when c.candidate_id is null then 'no_source' else coalesce(v.status, 'not_judged') end
                as outcome,
-           v.speedup, v.certified, v.device_kind, v.protocol_id
+           v.reason, v.speedup, v.certified, v.device_kind, v.protocol_id
     from members used
     join completions c on used.kind = 'completions' and c.completion_id = used.key
     join problems p using (problem_id)
@@ -118,7 +143,7 @@ create or replace view outcomes as
         on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
     ) v on v.judged_in = used.stage and v.candidate_id = c.candidate_id
     where c.finish_reason <> 'exhausted';
-comment on view outcomes is 'What became of each answer in each stage that used it: the status of its verdict, no_source or not_judged';
+comment on view outcomes is 'What became of each answer in each stage that used it: the status of its verdict, no_source or not_judged; why, and how fast. A policy is named by the stage that asked it (author)';
 
 create or replace view exemplar_uses as
     select completion_id, problem_id, unnest(range(1, len(exemplar_ids) + 1)) as position,
@@ -159,7 +184,7 @@ create or replace view success as
            count(*) filter (has_candidate) as num_candidates, count(*) filter (is_built) as num_built,
            count(*) filter (is_correct) as num_correct, num_correct / num_answers as success_rate,
            avg(certified) as mean_certified, coalesce(sum(certified), 0) / num_answers as mean_reward
-    from answers group by stage, provider, split;
+    from answers group by stage, provider, split order by stage, provider, split;
 comment on view success is 'How often the answers of each provider succeed in each stage, on training and held-out problems; mean_reward counts a failure as 0';
 
 create or replace view leaderboard as
@@ -168,15 +193,15 @@ create or replace view leaderboard as
     from (
         select provider, stage, problem_id, max(certified) as top
         from outcomes where outcome = 'correct' and certified is not null group by all
-    ) group by provider, stage;
-comment on view leaderboard is 'Who found the most and the fastest: of each problem''s best certified speedup, how many above 1.01, geometric mean (none counts below 1) and best';
+    ) group by provider, stage order by geometric_mean desc, provider, stage;
+comment on view leaderboard is 'Who found the most and the fastest: of each problem''s best certified speedup, how many above 1.01, geometric mean (none counts below 1) and best. The largest mean first';
 
 create or replace view hack_rate as
-    select judged_at[:10]::date as day, device_kind, count(*) as num_judged,
+    select judged_at::date as day, device_kind, count(*) as num_judged,
            count(*) filter (status = 'hacked') as num_hacked,
            count(*) filter (status = 'hacked' and vetoed_by is not null) as num_vetoed,
            num_hacked / num_judged as hack_rate
-    from judged group by all;
+    from judged group by all order by day, device_kind;
 comment on view hack_rate is 'Which share of the verdicts of each day (UTC) is of a cheat; num_vetoed: of those, seen by the reviewer or a person only';
 
 create or replace view hack_rate_by_step as
@@ -184,7 +209,8 @@ create or replace view hack_rate_by_step as
            count(*) filter (c.candidate_id in (select candidate_id from judged where status = 'hacked'))
                as num_hacked,
            num_hacked / num_answers as hack_rate
-    from rewards r join completions c using (completion_id) group by r.stage, r.step;
+    from rewards r join completions c using (completion_id) group by r.stage, r.step
+    order by r.stage, r.step;
 comment on view hack_rate_by_step is 'Which share of the answers of each training step cheats';
 
 create or replace view best_by_step as
@@ -195,12 +221,13 @@ create or replace view best_by_step as
         select r.stage, c.problem_id, r.step, max(case when veto.kind is null then r.raw else 0 end) as top
         from rewards r join completions c using (completion_id) left join vetoes veto using (candidate_id)
         group by all
-    );
+    ) order by stage, problem_id, step;
 comment on view best_by_step is 'The best certified speedup that the answers of a training stage had earned on each problem up to each step that answered it, but for those vetoed since; 0: none has succeeded';
 
 create or replace view rises as
     from best_by_step
-    qualify best_speedup > lag(best_speedup, 1, 0) over (partition by stage, problem_id order by step);
+    qualify best_speedup > lag(best_speedup, 1, 0) over (partition by stage, problem_id order by step)
+    order by stage, step, problem_id;
 comment on view rises is 'Which steps of a training stage raised the best certified speedup of a problem, and to what';
 
 create or replace view null_tests as
@@ -215,7 +242,8 @@ create or replace view null_tests as
                unhex(printf('%016x', strlen(problem_id))) || encode(problem_id)
                || unhex(printf('%016x', octet_length(null_source))) || null_source as named
         from problems
-    ) p join judged v on v.candidate_id = sha256(p.named)[:16];
+    ) p join judged v on v.candidate_id = sha256(p.named)[:16]
+    order by p.suite, p.level, p.number, v.device_kind, v.protocol_id;
 comment on view null_tests is 'A/A: verdicts on references that were judged as candidates for themselves, and must gain nothing';
 
 create or replace view reliability as
@@ -243,7 +271,8 @@ create or replace view reliability as
            median_repeat, p95_repeat, coalesce(num_null_tests, 0) as num_null_tests,
            coalesce(num_false_gains, 0) as num_false_gains, null_lowest, null_highest
     from spreads left join repeats using (device_kind, protocol_id)
-    left join nulls using (device_kind, protocol_id);
+    left join nulls using (device_kind, protocol_id)
+    order by device_kind, protocol_id;
 comment on view reliability is 'How far to trust times: spread (interquartile range over median of the bursts of one measurement), repeat (how far a reference''s median moves in fresh processes, as a logarithm), A/A (what references gained against themselves)';
 
 create or replace macro lineage(of_candidate) as table
@@ -259,7 +288,8 @@ create or replace macro lineage(of_candidate) as table
         from ancestors group by candidate_id
     )
     select f.generation, f.candidate_id, coalesce(any_value(f.shown_to), []) as shown_to,
-           list(distinct c.provider order by c.provider) filter (c.provider is not null) as authors,
+           list(distinct author(c.provider, c.stage) order by author(c.provider, c.stage))
+               filter (c.provider is not null) as authors,
            max(v.certified) as certified
     from found f left join completions c using (candidate_id) left join judged v using (candidate_id)
     group by f.generation, f.candidate_id order by f.generation, f.candidate_id;
@@ -286,8 +316,8 @@ create or replace view cost as
     select provider, coalesce(num_answers, 0) as num_answers, num_prompt_tokens, num_completion_tokens,
            coalesce(num_tries, 0) as num_tries, coalesce(cost_usd, 0) as cost_usd,
            coalesce(num_in_doubt, 0) as num_in_doubt, coalesce(in_doubt_usd, 0) as in_doubt_usd,
-           cost_usd / nullif(num_correct, 0) as usd_per_correct
-    from answered full join billed using (provider);
+           coalesce(cost_usd, 0) / nullif(num_correct, 0) as usd_per_correct
+    from answered full join billed using (provider) order by cost_usd desc, provider;
 comment on view cost is 'What each provider''s answers cost, how much of the bill is in doubt, and what a correct answer costs';
 
 create or replace view providers as
@@ -305,7 +335,36 @@ create or replace view providers as
             where finish_reason <> 'repeated'
         ) group by provider
     ) full join (
-        select provider, min(sent_at) as first_try_at, max(sent_at) as last_try_at from tries
-        group by provider
-    ) using (provider);
-comment on view providers is 'Who was asked, by which stages, and between which times over the wire (UTC; null: there is no wire); how a provider is set up is in params.yaml';
+        select provider, min(sent_at)::timestamp as first_try_at, max(sent_at)::timestamp as last_try_at
+        from tries group by provider
+    ) using (provider) order by provider;
+comment on view providers is 'Each provider that was asked, by which stages, and between which times over the wire (UTC; null: there is no wire); how a provider is set up is in params.yaml';
+
+create or replace view sources as
+    with authors as (
+        select candidate_id, list(distinct author(provider, stage) order by author(provider, stage)) as authors
+        from completions where candidate_id is not null group by candidate_id
+    )
+    select c.candidate_id, c.problem_id, p.suite, p.level, p.name, p.split, coalesce(authors, []) as authors,
+           readable(c.source) as source
+    from candidates c left join problems p using (problem_id) left join authors using (candidate_id);
+comment on view sources is 'The source of each candidate as text, with its problem and its authors';
+
+create or replace view answers as
+    select c.completion_id, c.stage, author(c.provider, c.stage) as author, c.problem_id, p.level, p.name,
+           p.split, c.attempt, c.turn, readable(c.answer) as answer, readable(c.reasoning) as reasoning,
+           c.finish_reason, c.cost_usd, c.candidate_id, c.no_candidate_reason
+    from completions c left join problems p using (problem_id) where c.finish_reason <> 'exhausted';
+comment on view answers is 'Each raw answer as text, with its problem and author: a provider, or a policy by the stage that asked it';
+
+create or replace view stage_runs as
+    select stage, started_at::timestamp as started_at, ended_at::timestamp as ended_at,
+           epoch(ended_at::timestamp - started_at::timestamp) as took_s, num_starts, num_facts,
+           started_at = max(started_at) over (partition by stage) as is_latest
+    from runs order by started_at;
+comment on view stage_runs is 'When each stage ran (UTC), and how many seconds it took, with pauses after kills; no end: it runs, or was killed. In the order of their start';
+
+create or replace view charges as
+    select sent_at::timestamp as sent_at, provider, stage, request_id, outcome, cost_usd, at_most_usd, said
+    from tries order by sent_at;
+comment on view charges is 'Each request that was sent over the wire, when (UTC) and what it cost (null: in doubt)';

@@ -5,6 +5,9 @@ problem, `text` is the answer, and `model` names its author. The shipped recordi
 were written by hand for the shipped suite. Their `expect` tells readers and tests what the answer
 is (`correct`, `wrong`, `cheat` or `needs_cuda`), and `technique` what it uses. The provider reads
 neither: the harness alone says what an answer is worth.
+
+A checkout of the CUDA-L1 release is a folder of recordings, too: the kernels of its GPU kinds for
+KernelBench, or of one kind if its file is named.
 """
 
 from __future__ import annotations
@@ -20,12 +23,13 @@ from pydantic import ValidationError
 from cudal1.candidate import Completion
 from cudal1.errors import ProviderError
 from cudal1.llm.at_once import answering_at_once
+from cudal1.llm.cuda_l1 import KERNELS_FOLDER, KernelRow, as_read, by_place
 from cudal1.llm.provider import EXHAUSTED, Exchange, Receipts, Request, completion_of
-from cudal1.problem import Problem
 from cudal1.record import Record, content_id
 from cudal1.settings.provider_settings import ReplaySettings
 
 ProblemKey = tuple[str, int, int, str]
+"""Suite, level, number and name; the name is empty where an author does not say it."""
 
 
 class Recording(Record):
@@ -77,7 +81,12 @@ class ReplayProvider:
         return answering_at_once(self._answer, receipts)
 
     def _answer(self, request: Request) -> Completion:
-        recorded = self._by_problem.get(_key_of(request.problem), [])
+        problem = request.problem
+        place = (problem.suite, problem.level, problem.number)
+        recorded = [
+            *self._by_problem.get((*place, problem.name), ()),
+            *self._by_problem.get((*place, ""), ()),
+        ]
         text, finish_reason = "", EXHAUSTED
         if request.attempt < len(recorded):
             recording = recorded[request.attempt]
@@ -88,10 +97,15 @@ class ReplayProvider:
 def load_recordings(path: Path, *, provider: str = "replay") -> list[Recording]:
     """Return all recordings of a `.jsonl` file, or of a folder's such files by name, in file order.
 
+    A checkout of the CUDA-L1 release, or a file of it, has recordings of its own kind.
+
     Raises:
+        ConfigError: a line of the release is malformed.
         ProviderError: no recordings are there, a file is unreadable, or a line is malformed (the
             message gives file and line).
     """
+    if released := _released(path):
+        return [each for file in released for each in _kernels(file)]
     sources = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not sources:
         raise ProviderError(
@@ -122,5 +136,24 @@ def _read(path: Path, provider: str) -> Iterator[Recording]:
             ) from error
 
 
-def _key_of(problem: Problem) -> ProblemKey:
-    return (problem.suite, problem.level, problem.number, problem.name)
+def _released(path: Path) -> list[Path]:
+    """Return the files of the CUDA-L1 release at a path; none if it is something else."""
+    if path.is_dir():
+        return sorted((path / KERNELS_FOLDER).glob("*.json"))
+    is_one = path.suffix == ".json" and path.parent.name == KERNELS_FOLDER and path.is_file()
+    return [path] if is_one else []
+
+
+def _kernels(file: Path) -> Iterator[Recording]:
+    """Yield the kernels of one GPU kind as answers to KernelBench's problems."""
+    for (level, number), row in sorted(by_place(file, KernelRow).items()):
+        source = as_read(row.custom_code)
+        if source is not None:
+            yield Recording(
+                suite="kernelbench",
+                level=level,
+                number=number,
+                name="",
+                model=f"cuda-l1 {file.stem}",
+                text=f"```python\n{source.rstrip()}\n```\n",
+            )

@@ -2,9 +2,9 @@
 
 Templates are Markdown files under `cudal1/prompts/STYLE/`: `paper` holds the paper's prompts for
 general language models, `compact` the short ones that fit a small policy, `reviewer` the
-reviewer's. Placeholders are `$name`. A name that is missing or left over is an error, except for
-facts about the device, which a template may use or leave. Inserted code is not scanned for
-placeholders.
+reviewer's. `reference` holds what any style may add about a reference. Placeholders are `$name`. A
+name that is missing or left over is an error, except for facts about the device, which a template
+may use or leave. Inserted code is not scanned for placeholders.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from cudal1.selection.exemplar import Attempt, Exemplar
 
 NO_SOURCE = "# no code"
 """Stands for the source of an attempt without one."""
+PROFILE = ("reference", "profile")
+"""Template of a profile of the reference, the same for every style."""
 S = TypeVar("S", bound=Exemplar | Attempt)
 """An earlier answer, as a prompt shows it."""
 
@@ -80,14 +82,19 @@ class Prompt(Record):
 
 
 def generation_prompt(
-    problem: Problem, *, style: PromptStyle, facts: DeviceFacts | None = None
+    problem: Problem,
+    *,
+    style: PromptStyle,
+    facts: DeviceFacts | None = None,
+    profile: str | None = None,
 ) -> Prompt:
     """Return the one-shot prompt of stages 1 and 2 (paper 2.2, table 2).
 
-    `facts` may be None only where the style's template uses none.
+    `facts` may be None only where the style's template uses none. A `profile` of the reference, in
+    lines, stands behind the rest.
     """
     text = _render(style, "generate", facts, reference=problem.source.rstrip())
-    return _prompt(text, (style, "generate"))
+    return _prompt(text, (style, "generate"), profile=profile)
 
 
 def contrastive_prompt(
@@ -97,14 +104,16 @@ def contrastive_prompt(
     style: PromptStyle,
     failures: Sequence[Attempt] = (),
     facts: DeviceFacts | None = None,
+    profile: str | None = None,
 ) -> Prompt:
     """Return the prompt of stage 3, with scored exemplars (paper 2.4.1, table 3).
 
-    `failures` stand behind the exemplars, each with the reason why it failed; they have a source.
-    Without exemplars and failures it is the generation prompt.
+    `failures` stand behind the exemplars, each with the reason why it failed; they have a source. A
+    `profile` of the reference, in lines, stands behind the rest. Without exemplars and failures it
+    is the generation prompt.
     """
     if not exemplars and not failures:
-        return generation_prompt(problem, style=style, facts=facts)
+        return generation_prompt(problem, style=style, facts=facts, profile=profile)
     shown = [
         _render(
             style,
@@ -135,7 +144,9 @@ def contrastive_prompt(
         exemplars="\n".join(shown).rstrip(),
     )
     templates = ["contrast", "exemplar", *(["failure"] if failures else [])]
-    return _prompt(text, *((style, name) for name in templates), shown=[*exemplars, *failures])
+    return _prompt(
+        text, *((style, name) for name in templates), shown=[*exemplars, *failures], profile=profile
+    )
 
 
 def refinement_prompt(
@@ -305,8 +316,14 @@ def answer_text(source: str) -> str:
 
 
 def _prompt(
-    text: str, *templates: tuple[str, str], shown: Sequence[Exemplar | Attempt] = ()
+    text: str,
+    *templates: tuple[str, str],
+    shown: Sequence[Exemplar | Attempt] = (),
+    profile: str | None = None,
 ) -> Prompt:
+    if profile is not None:
+        templates = (*templates, PROFILE)
+        text += "\n\n" + _render(*PROFILE, None, profile=_shown(profile))
     named = [(each.candidate_id, each.score) for each in shown if each.candidate_id is not None]
     return Prompt(
         messages=(Message(role="user", content=text),),

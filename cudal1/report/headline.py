@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -12,6 +13,7 @@ from cudal1.record import Record
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.numbers import percent, times
+from cudal1.report.policies import Policy, best_policy, examined
 from cudal1.report.tables.tallies import hack_flags
 from cudal1.selection.metrics import MEANINGFUL_SPEEDUP, fast_p, summarize
 from cudal1.verdict import FlagSource, Status
@@ -103,13 +105,9 @@ def headlines(given: ReportInput) -> list[Headline]:
             f"{_kinds(given)} kinds of deciding flags",
         )
     )
-    rates = {
-        name.removeprefix("heldout_success_").replace("_", " "): value
-        for name, value in found.items()
-        if name.startswith("heldout_success_")
-    }
-    if rates:
-        tiles.append(_policy_headline(rates))
+    policies, best = examined(given), best_policy(given)
+    if best is not None:
+        tiles.append(_policy_headline(policies, best))
     return tiles
 
 
@@ -160,15 +158,18 @@ def _null_headline(found: dict[str, float | int]) -> Headline:
     return Headline(label=label, value=times(found["max_null_certified"]), note=note)
 
 
-def _policy_headline(rates: dict[str, float]) -> Headline:
-    names, values = list(rates), list(rates.values())
-    if len(rates) == 1:
-        value, whose = percent(values[0]), f"{names[0]}, the only policy so far"
+def _policy_headline(policies: Sequence[Policy], best: Policy) -> Headline:
+    """Return the success of the first policy and of the best by reward, not of the last."""
+    first, last = policies[0], policies[-1]
+    if len(policies) == 1:
+        value, origin = percent(first.success), f"{first.label}, the only policy so far"
     else:
-        value = f"{percent(values[0])} → {percent(values[-1])}"
-        whose = f"from {names[0]} to {names[-1]}"
+        value = f"{percent(first.success)} → {percent(best.success)}"
+        origin = f"from {first.label} to {best.label}, the best by mean reward"
+        if best.label != last.label:
+            origin += f"; {last.label}, the last: {percent(last.success)}"
     return Headline(
-        label="Held-out success", value=value, note=f"of the policy's sampled answers; {whose}"
+        label="Held-out success", value=value, note=f"of the policy's sampled answers; {origin}"
     )
 
 

@@ -167,6 +167,7 @@ ANCESTORS = pl.Schema(
         "certified": pl.Float64,
     }
 )
+TECHNIQUES = pl.Schema({"candidate_id": pl.String, "technique": pl.String})
 SAMPLES = pl.Schema(
     {
         "candidate_id": pl.String,
@@ -270,6 +271,10 @@ class ReportInput(Record):
     Without a trigger, the reviewer could not be asked."""
     samples: Annotated[pl.DataFrame, _conforms(SAMPLES)]
     """Timing samples of the candidates that are shown, of the report's protocol and device."""
+    techniques: Annotated[pl.DataFrame, _conforms(TECHNIQUES)] = Field(
+        default_factory=TECHNIQUES.to_frame
+    )
+    """Techniques of timed successes (`cudal1.program.technique`), a row for each technique."""
     details: Annotated[pl.DataFrame, _conforms(DETAILS)] = Field(default_factory=DETAILS.to_frame)
     """Further parts of the verdicts on the candidates that are shown, of the same protocol and
     device."""

@@ -8,24 +8,18 @@ content security policy in the page forbids scripts and requests as a second lin
 from __future__ import annotations
 
 from functools import partial
-from importlib.resources import files
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
-
-from cudal1.files.python_file import visible
 from cudal1.record import Record
 from cudal1.report.figures.bests import best_figures
 from cudal1.report.figures.bursts import EXPLAINED, closest_figure
 from cudal1.report.figures.curves import learning_figures, policy_figures
 from cudal1.report.figures.figure import Figure
 from cudal1.report.figures.figures import speedup_figure, spread_figure, success_speedup_figure
-from cudal1.report.figures.theme import dark_css
+from cudal1.report.findings import findings
 from cudal1.report.gallery import hack_gallery
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
 from cudal1.report.limits import NUM_REJECTED
-from cudal1.report.numbers import times
 from cudal1.report.problems import problem_exhibits
 from cudal1.report.seconds import seconds_figures, seconds_table
 from cudal1.report.tables import baselines, budget, devices, methods, speedups, tables, tallies
@@ -34,9 +28,11 @@ from cudal1.report.tables.cost import cost_table
 from cudal1.report.tables.properties import property_table
 from cudal1.report.tables.second_opinions import second_opinion_table
 from cudal1.report.tables.table import Table
+from cudal1.report.tables.techniques import technique_table
+from cudal1.report.templates import filled
 from cudal1.report.words import terms
 
-TEMPLATE, STYLE = "page.html.j2", "style.css"
+TEMPLATE = "page.html.j2"
 
 
 class Section(Record):
@@ -53,18 +49,12 @@ class Section(Record):
 
 def page_html(given: ReportInput) -> str:
     """Return the whole page."""
-    environment = Environment(
-        loader=FunctionLoader(_packaged),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"times": times, "visible": visible}
     where = given.provenance
     rejected = given.problems.filter(~given.problems["admitted"]).sort("suite", "level", "number")
-    return environment.get_template(TEMPLATE).render(
+    return filled(
+        TEMPLATE,
         provenance=where,
+        findings=findings(given),
         headlines=headlines(given),
         device={"kind": where.device_kind, **where.device},
         versions={"git revision": where.git_revision, **where.versions},
@@ -73,9 +63,6 @@ def page_html(given: ReportInput) -> str:
         problems=problem_exhibits(given),
         rejected=rejected.head(NUM_REJECTED).to_dicts(),
         num_rejected=rejected.height,
-        style=Markup(_packaged(STYLE)),
-        dark_figures=Markup(dark_css()),
-        svg=_svg,
         explained=EXPLAINED,
         terms=terms(where.protocol),
     )
@@ -94,6 +81,7 @@ def _sections(given: ReportInput) -> list[Section]:
             figures=_drawn(speedup_figure(given), success_speedup_figure(given)),
             nothing_yet="No figure yet: no candidate succeeded.",
         ),
+        Section(name="techniques", title="Techniques", tables=(technique_table(given),)),
         Section(
             name="policies",
             title="Policies",
@@ -152,13 +140,5 @@ def _timed(given: ReportInput) -> tuple[Table, ...]:
     return (table,) if table.rows else ()
 
 
-def _svg(figure: Figure) -> Markup:
-    return Markup(figure.svg)
-
-
 def _drawn(*figures: Figure | None) -> tuple[Figure, ...]:
     return tuple(figure for figure in figures if figure is not None)
-
-
-def _packaged(name: str) -> str:
-    return (files("cudal1.report") / name).read_text(encoding="utf-8")

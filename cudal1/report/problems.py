@@ -32,8 +32,12 @@ class ProblemExhibit(Record):
     is_held_out: bool
     invariants: tuple[str, ...]
     """Facts that hold for the problem's inputs in every draw, as far as they were examined."""
+    candidate_id: str | None
+    """The best candidate; None when no candidate succeeded."""
     certified: float | None
     """Certified speedup of the best candidate; None when no candidate succeeded."""
+    techniques: tuple[str, ...]
+    """Techniques of the best candidate, as far as they are known."""
     is_gain: bool
     """True if the certified speedup is meaningfully above 1."""
     tried: str
@@ -126,7 +130,13 @@ def _exhibit(
         anchor=anchor,
         is_held_out=row["split"] == "heldout",
         invariants=tuple(row["invariants"] or ()),
+        candidate_id=row["candidate_id"],
         certified=certified,
+        techniques=tuple(
+            given.techniques.filter(pl.col("candidate_id") == row["candidate_id"])["technique"]
+        )
+        if row["candidate_id"]
+        else (),
         is_gain=certified is not None and certified > MEANINGFUL_SPEEDUP,
         tried=_tried(answers),
         verdict=()

@@ -1,9 +1,10 @@
-"""The summary in Markdown: headline numbers and main tables, for a README or a pull request."""
+"""The summary in Markdown: findings, headline numbers, main tables, for a README or a request."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from cudal1.report.findings import findings
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
 from cudal1.report.tables import budget, devices, methods, speedups, tables, tallies
@@ -45,6 +46,10 @@ def summary_markdown(given: ReportInput) -> str:
             f"# {markdown_text(where.title)}",
             "",
             markdown_text(origin),
+            "",
+            "## What this run shows",
+            "",
+            *(f"{n}. {markdown_text(said)}" for n, said in enumerate(findings(given), 1)),
             "",
             *lines,
             "",

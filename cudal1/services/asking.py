@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -103,8 +103,15 @@ def asking(ledger: Ledger, provider: Provider) -> Generator[Asking]:
         yield Asking(ledger, provider, stack)
 
 
-def provider_of(name: str, settings: ProviderSettings) -> Provider:
+def provider_of(
+    name: str, settings: ProviderSettings, *, allowed_usd: Callable[[], float] = may_spend_usd
+) -> Provider:
     """Return the provider of a section of params.yaml; one that charges asks with consent only.
+
+    Args:
+        name: the section's key.
+        settings: the section.
+        allowed_usd: returns what this run may spend at the provider, in USD.
 
     Raises:
         ConfigError: the variable of `may_spend_usd` holds no amount.
@@ -116,8 +123,8 @@ def provider_of(name: str, settings: ProviderSettings) -> Provider:
     api_key(name, settings)  # raises here, not when the first answer is wanted
     if not is_paid(settings):
         return provider
-    may_spend_usd()  # raises here, too
-    return WithConsent(provider, settings, partial(described_provider, name))
+    allowed_usd()  # raises here, too
+    return WithConsent(provider, settings, partial(described_provider, name), allowed_usd)
 
 
 def described_provider(name: str, settings: ProviderSettings) -> Provider:

@@ -67,6 +67,8 @@ class WithConsent:
     settings: OpenAISettings
     make: Callable[[OpenAISettings], Provider]
     """Makes the same provider with another budget."""
+    allowed_usd: Callable[[], float] = may_spend_usd
+    """Returns what this run may spend at the provider, in USD."""
     spent_before_usd: float | None = None
     """Bill when the first exchange was opened, in USD; this run's spending comes on top."""
 
@@ -98,7 +100,7 @@ class WithConsent:
             ConsentError: this run may not spend, or could not be held to an amount.
             ProviderError: it cannot be started.
         """
-        allowed = may_spend_usd()
+        allowed = self.allowed_usd()
         if not allowed:
             raise refusal(self.name, "the next request is a new one")
         if self.settings.max_answer_tokens is None and math.isfinite(allowed):

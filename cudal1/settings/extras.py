@@ -8,12 +8,14 @@ from __future__ import annotations
 
 EXTRA_OF = {
     **dict.fromkeys(
-        "altair duckdb jinja2 markupsafe mlflow ruamel sqlalchemy vl_convert".split(), "pipeline"
+        "altair duckdb jinja2 markupsafe mlflow ruamel ruff sqlalchemy vl_convert".split(),
+        "pipeline",
     ),
     **dict.fromkeys("datasets peft safetensors tokenizers transformers trl".split(), "train"),
     **dict.fromkeys("aiolimiter httpx2 openai".split(), "providers"),
     **dict.fromkeys("fastapi h11 prometheus_client starlette uvicorn".split(), "serve"),
     "ray": "cluster",
+    "pytest": "dev",  # only pytest itself loads the plugin
 }
 """Names that modules of cudal1 import, and the extra that installs each."""
 

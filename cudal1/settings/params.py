@@ -44,6 +44,11 @@ class ProblemsParams(Record):
     revision: str | None
     """KernelBench: revision of the hub dataset; None is its newest."""
     levels: tuple[Annotated[int, Field(ge=1, le=4)], ...] = Field(min_length=1)
+    split: Literal["published", "none"]
+    """KernelBench: hold out the problems of `cudal1/suite/kernelbench_heldout.yaml`, or none."""
+    largest_trained: int | None = Field(gt=0)
+    """KernelBench: largest constant of a training problem; larger ones are halved until they are
+    within it, to keep verdicts short. Held-out problems keep their sizes. None changes nothing."""
     sizes: str | None
     """KernelBench: a YAML file of constants by problem, to fit this device; None keeps the suite's
     own."""
@@ -77,7 +82,7 @@ class PolicyParams(Record):
     """Stage `policy`, and the settings of policies' prompts everywhere."""
 
     source: str
-    """`embedded`, a local folder, or a hub id."""
+    """`embedded`, `smollm2` (from its wheel), a local folder, or a hub id."""
     revision: str | None
     """Revision of a hub id."""
     prompts: PromptStyle

@@ -22,7 +22,7 @@ class RewriterSettings(Record):
 
     kind: Literal["rewriter"]
     teacher: str
-    """Name of one of the six teachers."""
+    """Name of one of the seven teachers."""
 
 
 class ReplaySettings(Record):
@@ -30,7 +30,8 @@ class ReplaySettings(Record):
 
     kind: Literal["replay"]
     path: str | None
-    """A `.jsonl` file or a folder of them; None: the recordings that ship with cudal1."""
+    """A `.jsonl` file or a folder of them; a checkout of the CUDA-L1 release, or a file of its
+    `optimized_cuda_code`; None: the recordings that ship with cudal1."""
 
 
 class AnswerSettings(Record):

@@ -1,8 +1,9 @@
 """KernelBench's problems, from a checkout, from its hub dataset or a local copy of that dataset.
 
-None of its code ships here. Everything is loaded as training material: KernelBench has no split. A
-broken file costs that problem only: it is loaded as it is, and admission says why it is rejected. A
-wrong folder and a wrong sizes file are errors.
+None of its code ships here. KernelBench has no split of its own; `kernelbench_split` publishes one,
+by names, and without it everything is training material. A broken file costs that problem only: it
+is loaded as it is, and admission says why it is rejected. A wrong folder and a wrong sizes file are
+errors.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import ast
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from cudal1.files.source_files import cut
 from cudal1.files.text_file import naming_utf8
 from cudal1.problem import DeviceClass, Problem, Split, Unreadable, resize
 from cudal1.record import content_id
+from cudal1.suite.halving import shrunk
 from cudal1.suite.loader import level_of, number_and_name, read_source, short_name
 from cudal1.suite.sizes import Sizes, load_sizes, refuse_unknown
 
@@ -36,6 +39,8 @@ def load(
     revision: str | None,
     sizes: Path | None,
     device_class: DeviceClass,
+    heldout: Collection[str] = (),
+    largest_trained: int | None = None,
     named: str = "problems.path",
 ) -> list[Problem]:
     """Return all problems of a folder or, without one, of the hub dataset at `revision`.
@@ -46,30 +51,61 @@ def load(
         revision: revision of the hub dataset; None takes the newest, and names it by its content.
         sizes: a file like the shipped suite's `sizes.yaml`, with keys such as `level1/19_ReLU`.
         device_class: the section of the sizes file to take.
+        heldout: names of held-out problems, such as `level1/19_ReLU`; those that the suite lacks
+            are passed over, unless it has none of them.
+        largest_trained: largest whole number at the top level of a training problem, unless the
+            sizes file has another; larger ones are halved. Held-out problems keep their own.
         named: the option or key that gave the folder, for remedies.
 
     Raises:
         SuiteError: the folder is absent or holds no problems, the sizes file is malformed or names
-            what is not there, or the dataset cannot be had.
+            what is not there, the dataset cannot be had, or it has no held-out problem.
     """
-    wanted = load_sizes(sizes) if sizes else Sizes()
+    wanted = _Wanted(
+        load_sizes(sizes) if sizes else Sizes(), device_class, frozenset(heldout), largest_trained
+    )
     remedy = f"give {named} a checkout of KernelBench"
     path = path and _from_home(path)
     if path is None:
         rows = _rows(DATASET, revision, f"check the network and problems.revision, or {remedy}")
-        problems, names = _from_rows(rows, wanted, device_class, revision, where=DATASET)
+        problems, names = _from_rows(rows, wanted, revision, where=DATASET)
     elif not path.is_dir():
         raise SuiteError(f"{path}: no such folder; {remedy}")
     elif files := _files(path):
-        problems, names = _from_files(files, wanted, device_class)
+        problems, names = _from_files(files, wanted)
     elif any(path.glob("**/*.parquet")):
         rows = _rows(str(path), None, f"{remedy}, or a whole copy of its dataset")
-        problems, names = _from_rows(rows, wanted, device_class, None, where=str(path))
+        problems, names = _from_rows(rows, wanted, None, where=str(path))
     else:
         raise SuiteError(f"{path}: no level1/1_name.py in it; is it a checkout of KernelBench?")
     if sizes:
-        refuse_unknown(wanted, names, where=sizes)
+        refuse_unknown(wanted.sizes, names, where=sizes)
+    if heldout and wanted.heldout.isdisjoint(names):
+        raise SuiteError(
+            f"{path or DATASET}: has no problem that is to be held out, such as "
+            f"{min(wanted.heldout)}; set problems.split to none, or {remedy}"
+        )
     return _told_apart(problems)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Sizes and sides that problems are loaded with."""
+
+    sizes: Sizes
+    device_class: DeviceClass
+    heldout: frozenset[str]
+    largest_trained: int | None
+
+    def split(self, name: str) -> Split:
+        return Split.HELDOUT if name in self.heldout else Split.TRAIN
+
+    def sized(self, source: str, name: str, *, where: str) -> str:
+        """Return a problem's source in the wanted sizes."""
+        given = self.sizes.of(self.device_class, name)
+        if self.largest_trained is not None and self.split(name) is Split.TRAIN:
+            given = {**shrunk(source, self.largest_trained), **given}
+        return _sized(source, given, where=where)
 
 
 def _from_home(path: Path) -> Path:
@@ -106,24 +142,25 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _from_files(
-    files: Sequence[Path], sizes: Sizes, device_class: DeviceClass
-) -> tuple[list[Problem], list[str]]:
+def _from_files(files: Sequence[Path], wanted: _Wanted) -> tuple[list[Problem], list[str]]:
     names = [short_name(file) for file in files]
-    found = [_from_file(file, device_class) for file in files]
+    found = [
+        _from_file(file, wanted.device_class, wanted.split(name))
+        for file, name in zip(files, names, strict=True)
+    ]
     revision = _commit(files) or content_id(*(problem.source for problem in found))
     return [
         problem.model_copy(
             update={
                 "revision": revision,
-                "source": _sized(problem.source, sizes.of(device_class, name), where=str(file)),
+                "source": wanted.sized(problem.source, name, where=str(file)),
             }
         )
         for problem, name, file in zip(found, names, files, strict=True)
     ], names
 
 
-def _from_file(file: Path, device_class: DeviceClass) -> Problem:
+def _from_file(file: Path, device_class: DeviceClass, split: Split) -> Problem:
     """Return the problem in a file, without a revision."""
     number, name = number_and_name(file.stem)
     place: dict[str, Any] = {
@@ -131,7 +168,7 @@ def _from_file(file: Path, device_class: DeviceClass) -> Problem:
         "level": level_of(file),
         "number": number,
         "name": name,
-        "split": Split.TRAIN,
+        "split": split,
         "device_class": device_class,
         "revision": "",
     }
@@ -184,12 +221,7 @@ def _rows(dataset: str, revision: str | None, remedy: str) -> list[dict[str, Any
 
 
 def _from_rows(
-    rows: Sequence[Mapping[str, Any]],
-    sizes: Sizes,
-    device_class: DeviceClass,
-    revision: str | None,
-    *,
-    where: str,
+    rows: Sequence[Mapping[str, Any]], wanted: _Wanted, revision: str | None, *, where: str
 ) -> tuple[list[Problem], list[str]]:
     """Return the problems of the dataset's rows, and their names in a sizes file."""
     revision = revision or content_id(*(str(row["code"]) for row in rows))
@@ -208,14 +240,10 @@ def _from_rows(
                 level=level,
                 number=number,
                 name=number_and_name(f"{number}_{stem}")[1],
-                split=Split.TRAIN,
-                device_class=device_class,
+                split=wanted.split(names[-1]),
+                device_class=wanted.device_class,
                 revision=revision,
-                source=_sized(
-                    naming_utf8(str(row["code"])),
-                    sizes.of(device_class, names[-1]),
-                    where=names[-1],
-                ),
+                source=wanted.sized(naming_utf8(str(row["code"])), names[-1], where=names[-1]),
             )
         )
     return problems, names

@@ -1,4 +1,4 @@
-"""Provider `rewriter`: six rule-based teachers that rewrite a reference's syntax tree.
+"""Provider `rewriter`: seven rule-based teachers that rewrite a reference's syntax tree.
 
 It is NOT a language model or a judge. A rewrite's label (fast, mid, slow, wrong) is a prior;
 measurement decides. Nothing here runs code or imports torch.

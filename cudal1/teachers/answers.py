@@ -28,7 +28,7 @@ def rewrite(reference_source: str, *, teacher: str, attempt: int, seed: int) -> 
     profile = TEACHERS[teacher]
     rng = random.Random(content_id(teacher, reference_source, str(attempt), str(seed)))
     result = variant(reference_source, rng=rng, weights=profile.weights)
-    if places(reference_source):
+    if places(reference_source, operators=profile.weights.operators):
         for _ in range(_REDRAWS):
             if result.kind is not Kind.REFERENCE:
                 break

@@ -9,6 +9,7 @@ Metavariables start with `_`. The letter after it restricts the terms that may b
 * `_n`: an integer or a size,
 * `_p`: an attribute of self,
 * `_lin`: a `nn.Linear` of self; `_conv` and `_bn` likewise,
+* a capital, as in `_Conv2d`: a layer of self of that class; `_Conv2dB`: one that has a bias,
 * any other letter: any term.
 
 A metavariable that occurs twice is bound to one and the same term.
@@ -108,8 +109,17 @@ def _allowed(name: str, term: Term, program: Program) -> bool:
             return any(_is_module(term, f"Conv{n}d", program) for n in (1, 2, 3))
         case "bn":
             return any(_is_module(term, f"BatchNorm{n}d", program) for n in (1, 2, 3))
+        case _ if kind[:1].isupper():
+            layer = kind.removesuffix("B")
+            return _is_module(term, layer, program) and (layer == kind or _has_bias(term, program))
         case _:
             return not is_number
+
+
+def _has_bias(term: Term, program: Program) -> bool:
+    """Return whether a layer surely has a bias: its constructor is not told about one."""
+    call = program.modules[str(term.value)]
+    return all(keyword.arg not in ("bias", None) for keyword in call.keywords)
 
 
 def _is_module(term: Term, name: str, program: Program) -> bool:

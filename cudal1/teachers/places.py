@@ -18,7 +18,7 @@ from cudal1.teachers.loops import loop_options, step_options
 from cudal1.teachers.matching import Binding, unify
 from cudal1.teachers.program import Program, parse
 from cudal1.teachers.rule import Kind, Rule, Template
-from cudal1.teachers.rules import RULES
+from cudal1.teachers.rules import ALL_RULES, RULES
 from cudal1.teachers.rules.knobs import FAMILIES as KNOBS
 from cudal1.teachers.spelling import POINTWISE
 from cudal1.teachers.terms import Term
@@ -59,24 +59,30 @@ class Place:
 
 
 @lru_cache(maxsize=512)
-def analyse(source: str) -> tuple[Program, tuple[Place, ...]]:
+def analyse(source: str, *, operators: bool = False) -> tuple[Program, tuple[Place, ...]]:
     """Return the program of a reference and its places.
+
+    Args:
+        source: the reference.
+        operators: whether rules for single operators and layers apply, too.
 
     Raises:
         NotRewritable: see `program.parse`.
     """
     program = parse(source)
-    return program, _places(program)
+    return program, _places(program, operators=operators)
 
 
 _Shape = tuple[str, frozenset[str]]
 
 
 @cache
-def _rules_by_shape() -> dict[str, list[tuple[frozenset[str], list[tuple[Rule, Term]]]]]:
+def _rules_by_shape(
+    *, operators: bool
+) -> dict[str, list[tuple[frozenset[str], list[tuple[Rule, Term]]]]]:
     """Return each operation's patterns, by the operations that their arguments need."""
     shapes: defaultdict[_Shape, list[tuple[Rule, Term]]] = defaultdict(list)
-    for rule in RULES:
+    for rule in ALL_RULES if operators else RULES:
         for term in rule.terms:
             inner = frozenset(arg.op for arg in term.args if arg.op != "?")
             shapes[term.op, inner].append((rule, term))
@@ -88,17 +94,17 @@ def _rules_by_shape() -> dict[str, list[tuple[frozenset[str], list[tuple[Rule, T
     return dict(index)
 
 
-def _candidates(term: Term) -> Iterator[tuple[Rule, Term]]:
+def _candidates(term: Term, *, operators: bool) -> Iterator[tuple[Rule, Term]]:
     inner = {arg.op for arg in term.args}
-    for wanted, patterns in _rules_by_shape().get(term.op, ()):
+    for wanted, patterns in _rules_by_shape(operators=operators).get(term.op, ()):
         if wanted <= inner:
             yield from patterns
 
 
-def _matches(program: Program) -> Iterator[tuple[ast.expr, list[Found]]]:
+def _matches(program: Program, *, operators: bool) -> Iterator[tuple[ast.expr, list[Found]]]:
     for term, node in program.first_node.items():
         done: set[int] = set()
-        for rule, pattern in _candidates(term):
+        for rule, pattern in _candidates(term, operators=operators):
             if id(rule) in done:
                 continue
             binding = next(unify(pattern, term, program), None)
@@ -128,8 +134,8 @@ def _chains(
 _Group = tuple[set[int], list[Option]]
 
 
-def _places(program: Program) -> tuple[Place, ...]:
-    groups = _grouped(program, [], _matches(program))
+def _places(program: Program, *, operators: bool) -> tuple[Place, ...]:
+    groups = _grouped(program, [], _matches(program, operators=operators))
     region_of: dict[Term, int] = {}
     for number, (_, options) in enumerate(groups):
         largest = max(options, key=lambda option: option.size)

@@ -1,4 +1,4 @@
-"""Six teachers of different skill. They are rules with dice, NOT language models.
+"""Seven teachers of different skill. They are rules with dice, NOT language models.
 
 They exist so that the pipeline has real input without an API key: code of mixed quality in the
 shape of a language model's answer. Some of it is faster than the reference, some slower, some
@@ -124,6 +124,12 @@ TEACHERS: Final[Mapping[str, Teacher]] = {
             "Tries the fastest thing it can think of; often wrong, sometimes a cheat.",
             Weights(_mix(0.08, 0.10, 0.52, 0.24, 0.06), cheat=0.13, broken=0.08),
             Style(sentence=0.3, bare=0.03, cut=0.05),
+        ),
+        Teacher(
+            "practitioner",
+            "Knows layers and single operators: calls their functions, folds scales into weights.",
+            Weights(_mix(0.15, 0.30, 0.45, 0.08, 0.02), broken=0.02, operators=True),
+            Style(sentence=0.3, sections=0.3),
         ),
     )
 }

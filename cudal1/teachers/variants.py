@@ -55,35 +55,47 @@ class Weights:
     """Probability that the module as a whole cheats."""
     broken: float = 0.0
     """Probability that the module does not run."""
+    operators: bool = False
+    """True if rules for single operators and layers apply, too."""
 
 
-def places(reference_source: str) -> tuple[Place, ...]:
-    """Return the places where the reference can be rewritten; none when it cannot be read."""
+def places(reference_source: str, *, operators: bool = False) -> tuple[Place, ...]:
+    """Return the places where the reference can be rewritten; none when it cannot be read.
+
+    Args:
+        reference_source: the reference.
+        operators: whether rules for single operators and layers apply, too.
+    """
     try:
-        return analyse(reference_source)[1]
+        return analyse(reference_source, operators=operators)[1]
     except NotRewritable:
         return ()
 
 
 def variant(reference_source: str, *, rng: random.Random, weights: Weights) -> Rewrite:
     """Return a random variant, with its labels."""
-    choices = [_pick(place, rng, weights) for place in places(reference_source)]
-    rewrite = compose(reference_source, choices)
+    found = places(reference_source, operators=weights.operators)
+    choices = [_pick(place, rng, weights) for place in found]
+    rewrite = compose(reference_source, choices, operators=weights.operators)
     draw = rng.random()
     if draw < weights.cheat:
-        return with_cheat(reference_source, rewrite, rng.choice(CHEATS))
+        return with_cheat(
+            reference_source, rewrite, rng.choice(CHEATS), operators=weights.operators
+        )
     if draw < weights.cheat + weights.broken:
         return Rewrite(damage(rewrite.source, rng), rewrite.choices, Kind.BROKEN)
     return rewrite
 
 
-def compose(reference_source: str, choices: Sequence[int | None]) -> Rewrite:
+def compose(
+    reference_source: str, choices: Sequence[int | None], *, operators: bool = False
+) -> Rewrite:
     """Return the variant with these choices: the way to repeat one, or to mix two.
 
     A reference that cannot be read, and choices that have no code, give a copy of the reference.
     """
     try:
-        program, found = analyse(reference_source)
+        program, found = analyse(reference_source, operators=operators)
     except NotRewritable:
         return Rewrite(_renamed(reference_source), (), Kind.REFERENCE)
     if len(choices) != len(found):
@@ -98,10 +110,12 @@ def compose(reference_source: str, choices: Sequence[int | None]) -> Rewrite:
     return Rewrite(source, labels, _overall([label.kind for label in labels]))
 
 
-def with_cheat(reference_source: str, honest: Rewrite, name: str) -> Rewrite:
+def with_cheat(
+    reference_source: str, honest: Rewrite, name: str, *, operators: bool = False
+) -> Rewrite:
     """Return the same choices in a module that cheats; `honest` if the reference is unreadable."""
     try:
-        program, found = analyse(reference_source)
+        program, found = analyse(reference_source, operators=operators)
         options = [
             p.options[c.option]
             for p, c in zip(found, honest.choices, strict=True)

@@ -1,6 +1,6 @@
 """Handle policies as folders (Hugging Face format): fetch one, count its tokens, sample from it.
 
-Shapes: B answers of a batch, T tokens of an answer, V tokens of the vocabulary.
+Shapes: B answers of a batch, T tokens of an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import TrainingError
+from cudal1.train import smollm2
 from cudal1.train.checkpoints import quiet
+from cudal1.train.sampling.attention import is_plain
+from cudal1.train.sampling.draws import DrawingProcessor, GivenDraw
+from cudal1.train.sampling.rollouts import Rollouts
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +49,7 @@ class Sampled:
 
 
 def bring(source: str, out: Path, *, revision: str | None) -> None:
-    """Put the base policy into `out`: `embedded`, a local folder, or a hub id.
+    """Put the base policy into `out`: `embedded`, `smollm2`, a local folder, or a hub id.
 
     Raises:
         TrainingError: it cannot be found or loaded.
@@ -53,8 +57,7 @@ def bring(source: str, out: Path, *, revision: str | None) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     shutil.rmtree(out, ignore_errors=True)
-    local = EMBEDDED if source == "embedded" else Path(source)
-    if source == "embedded" or local.is_dir():
+    if (local := local_folder(source)) is not None:
         if not (local / "config.json").is_file():
             raise TrainingError(f"policy.source {source}: holds no policy (no config.json)")
         shutil.copytree(local, out)
@@ -72,8 +75,23 @@ def bring(source: str, out: Path, *, revision: str | None) -> None:
     tokenizer.save_pretrained(out)
 
 
+def local_folder(source: str) -> Path | None:
+    """Return the folder of a `policy.source`; None for a hub id.
+
+    Raises:
+        TrainingError: the source is `smollm2`, which is neither converted nor installed.
+    """
+    match source:
+        case "embedded":
+            return EMBEDDED
+        case smollm2.SOURCE:
+            return smollm2.folder()
+    folder = Path(source)
+    return folder if folder.is_dir() else None
+
+
 def config_of(source: str | dict[str, Any], *, revision: str | None = None) -> Any:
-    """Return the `transformers` configuration of `embedded`, a folder, a hub id, or its content.
+    """Return the `transformers` configuration of a `policy.source`, or of its content.
 
     Raises:
         TrainingError: it cannot be found.
@@ -82,9 +100,8 @@ def config_of(source: str | dict[str, Any], *, revision: str | None = None) -> A
 
     if isinstance(source, dict):
         return AutoConfig.for_model(**source)
-    where = str(EMBEDDED) if source == "embedded" else source
     try:
-        return AutoConfig.from_pretrained(where, revision=revision)
+        return AutoConfig.from_pretrained(local_folder(source) or source, revision=revision)
     except (OSError, ValueError) as error:
         raise TrainingError(
             f"policy.source {source}: no configuration ({str(error).splitlines()[0]})"
@@ -125,6 +142,17 @@ def token_counter(folder: Path) -> Callable[[Chat], int]:
     return lambda chat: len(rendered(tokenizer, chat))
 
 
+@dataclass(frozen=True)
+class _Drawing:
+    """A sampler's settings of a call, and the parts made for them."""
+
+    asked: tuple[float, float, int]
+    """Temperature, top_p and the longest answer."""
+    draw: GivenDraw
+    rollouts: Rollouts | None
+    """Answers from a recorded step, on a GPU; None where transformers' `generate` answers."""
+
+
 class Sampler:
     """A loaded policy that answers prompts, on the last visible GPU where there is one.
 
@@ -142,6 +170,7 @@ class Sampler:
         self._end_ids = _end_ids(self._model, self._tokenizer)
         pad = self._tokenizer.pad_token_id
         self._pad_id = self._end_ids[0] if pad is None else pad
+        self._drawing: _Drawing | None = None
         self.id = fingerprint(folder)
 
     @staticmethod
@@ -187,35 +216,51 @@ class Sampler:
         """
         prompts = [rendered(self._tokenizer, chat) for chat in chats]
         seeds = [f"{seed}:{i}" for i in range(len(chats))] if isinstance(seed, int) else list(seed)
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        drawing = self._ready(temperature, top_p, max_new_tokens)
+        # the longest first: a recorded step then has room for the others
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]), reverse=True)
         answers: dict[int, Sampled] = {}
         for first in range(0, len(order), batch_size):
             batch = order[first : first + batch_size]
-            draw = Draw(
-                _uniforms([seeds[i] for i in batch], max_new_tokens).to(self._device),
-                temperature=temperature,
-                top_p=top_p,
-            )
-            made = self._generate([prompts[i] for i in batch], draw, max_new_tokens)
-            for i, row, logprobs in zip(batch, made, draw.logprobs(), strict=True):
+            uniforms_TB = _uniforms([seeds[i] for i in batch], max_new_tokens)
+            drawing.draw.give(uniforms_TB.to(self._device))
+            made = self._answers(drawing, [prompts[i] for i in batch])
+            for i, row, logprobs in zip(batch, made, drawing.draw.logprobs(), strict=True):
                 answers[i] = self._answer(len(prompts[i]), row, logprobs if with_logprobs else None)
         return [answers[i] for i in range(len(prompts))]
 
-    def _generate(
-        self, prompts: Sequence[list[int]], draw: Draw, max_new_tokens: int
-    ) -> list[list[int]]:
-        """Return the tokens after each prompt, padded behind the end token."""
+    def _ready(self, temperature: float, top_p: float, max_new_tokens: int) -> _Drawing:
+        """Return what draws so, from the last call where that drew so, too."""
+        asked = temperature, top_p, max_new_tokens
+        if self._drawing is None or self._drawing.asked != asked:
+            self._drawing = None  # frees its memory first
+            draw = GivenDraw(temperature=temperature, top_p=top_p)
+            rollouts = None
+            if self._device != "cpu" and is_plain(self._model):
+                rollouts = Rollouts(
+                    draw, max_new_tokens=max_new_tokens, end_ids=self._end_ids, pad_id=self._pad_id
+                )
+            self._drawing = _Drawing(asked, draw, rollouts)
+        return self._drawing
+
+    def _answers(self, drawing: _Drawing, prompts: Sequence[list[int]]) -> list[list[int]]:
+        """Return the tokens after each prompt, to the end token at least."""
+        if drawing.rollouts is not None:
+            return drawing.rollouts.sample(self._model, prompts)
         import torch
         from transformers import LogitsProcessorList
 
         tokens, mask = self._padded(prompts)
+        max_new_tokens = drawing.asked[2]
+        drawing.draw.reserve(len(prompts), max_new_tokens, self._device)
+        drawing.draw.begin()
         with torch.inference_mode():
             made = self._model.generate(
                 input_ids=tokens,
                 attention_mask=mask,
                 max_new_tokens=max_new_tokens,
                 do_sample=False,
-                logits_processor=LogitsProcessorList([draw]),
+                logits_processor=LogitsProcessorList([DrawingProcessor(drawing.draw)]),
                 repetition_penalty=1.0,
                 pad_token_id=self._pad_id,
                 eos_token_id=self._end_ids,
@@ -243,55 +288,6 @@ class Sampler:
             num_completion_tokens=num_tokens,
             logprobs=None if logprobs is None else tuple(logprobs[:num_tokens]),
         )
-
-
-class Draw:
-    """A sampler that draws the next token of each answer in a batch, and keeps its probability.
-
-    It is a logits processor of transformers. It leaves the drawn token alone possible, so that
-    greedy generation takes it. The sampling of transformers has one random stream for the whole
-    batch.
-    """
-
-    def __init__(self, uniforms_TB: torch.Tensor, *, temperature: float, top_p: float) -> None:
-        """Draw step t with row t of numbers in [0, 1)."""
-        self._uniforms_TB = uniforms_TB
-        self._temperature = temperature
-        self._top_p = top_p
-        self._logprobs_TB: list[torch.Tensor] = []
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return scores (B, V) in which only the drawn tokens are finite."""
-        scores_BV = scores.float()
-        uniforms_B = self._uniforms_TB[len(self._logprobs_TB)]
-        tokens_B1 = self._tokens(scores_BV, uniforms_B).unsqueeze(1)
-        logprobs_B1 = scores_BV.log_softmax(-1).gather(1, tokens_B1)
-        self._logprobs_TB.append(logprobs_B1.squeeze(1))
-        return scores.new_full(scores.shape, float("-inf")).scatter(1, tokens_B1, 0.0)
-
-    def logprobs(self) -> list[list[float]]:
-        """Return natural log-probabilities (B, T) of the tokens; garbage behind an end token."""
-        import torch
-
-        return torch.stack(self._logprobs_TB, dim=1).tolist()
-
-    def _tokens(self, scores_BV: torch.Tensor, uniforms_B: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        if self._temperature == 0:
-            return scores_BV.argmax(-1)
-        # the best score becomes 0: a tiny temperature must not overflow
-        scaled_BV = (scores_BV - scores_BV.amax(-1, keepdim=True)) / self._temperature
-        probs_BV = scaled_BV.softmax(-1)
-        if self._top_p < 1:
-            ranked_BV, ranks_BV = probs_BV.sort(-1, descending=True)
-            ranked_BV[ranked_BV.cumsum(-1) - ranked_BV >= self._top_p] = 0
-            probs_BV = torch.zeros_like(probs_BV).scatter(1, ranks_BV, ranked_BV)
-        # in double: a vocabulary is long, and its sum must not lose its small members
-        sums_BV = probs_BV.double().cumsum(-1)
-        targets_B1 = (uniforms_B * sums_BV[:, -1]).unsqueeze(1)
-        tokens_B1 = torch.searchsorted(sums_BV, targets_B1, right=True)
-        return tokens_B1.squeeze(1).clamp(max=probs_BV.shape[1] - 1)
 
 
 def _uniforms(seeds: Sequence[int | str], num_steps: int) -> torch.Tensor:

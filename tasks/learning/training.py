@@ -21,15 +21,18 @@ from cudal1.prompts.prompt import answer_text, generation_prompt
 from cudal1.services.judging import device_facts
 from cudal1.settings.params import Params
 from cudal1.settings.rl_params import RlParams
+from cudal1.tracking import registry
 from cudal1.tracking import runs as tracking
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from cudal1.train.group import group
 from cudal1.train.sampling.server import vllm_python
 from cudal1.train.sft import Pair
 from cudal1.train.trainable import Asked, faults
+from tasks.learning.curves import curve
+from tasks.learning.origin import origin
 from tasks.products import admitted_problems
 from tasks.progress import progress
-from tasks.stage import DATA, Stage
+from tasks.stage import DATA, PIPELINE, Stage
 
 
 def refuse_unready(stage: Stage, *, vllm_server: str | None = None) -> None:
@@ -112,9 +115,14 @@ class Steps:
         for question in ("steps", "rising_bests"):
             for row in self._ledger.query(question, stage=self._ledger.stage).to_dicts():
                 if row["step"] > self._run.last_step and (before is None or row["step"] < before):
-                    values.setdefault(row["step"], {})[row["name"]] = row["value"]
+                    values.setdefault(row["step"], {})[curve(row["name"])] = row["value"]
         for step in sorted(values):
             self._run.log(step, values[step])
+
+
+def policy_stages(params: Params) -> list[str]:
+    """Return the stages of the pipeline that train a policy, in their order."""
+    return ["sft", *(f"selfsup@{name}" for name in params.selfsup.rounds), "rl"]
 
 
 @contextmanager
@@ -124,18 +132,23 @@ def tracked(
     *,
     section: str | None = None,
     policy: str | None = None,
-    alias: str | None = None,
+    whole: str = PIPELINE,
+    init: str,
+    registers: bool = True,
 ) -> Generator[tracking.Run]:
     """Yield a training stage's run in MLflow, for the training and later work with the policy.
 
-    At the end the policy is kept and, with an `alias`, registered; plot and shard are written.
+    At the end the policy is kept, plot and shard are written. A policy that `registers` becomes a
+    version, and the best version of the pipeline gets the alias `best`.
 
     Args:
         stage: the stage that trains.
         ledger: the ledger that the stage has begun.
         section: of params.yaml, with the settings of the training; by default the stage's own.
         policy: name of the policy's folder; by default the stage's item, or the section.
-        alias: of the policy in the registry.
+        whole: the run in MLflow that this one is drawn inside of.
+        init: name of the policy that the training starts from.
+        registers: whether the policy may become the champion.
     """
     section = section or stage.name.split("@")[0]
     folder = DATA / "policy" / (policy or stage.item or section)
@@ -144,11 +157,23 @@ def tracked(
         # unknown
         shutil.rmtree(stage.work, ignore_errors=True)
     settings = getattr(stage.params, section).model_dump(mode="json")
-    with tracking.Run(DATA, stage.name, key=stage.run, params=settings) as run:
+    tags = origin(stage)
+    with tracking.Run(
+        DATA,
+        stage.name,
+        key=stage.run,
+        params=settings,
+        name=f"{stage.name.replace('@', ' ')}: {settings['steps']} steps from {init}",
+        whole=whole,
+        tags=tags,
+    ) as run:
         yield run
         run.log_checkpoint(folder)
-        if alias is not None:
-            tracking.register(DATA, tracking.MODEL_NAME, folder, alias=alias)
+        if registers:
+            registry.register(DATA, registry.MODEL_NAME, folder)
+            registry.point_to_best(
+                DATA, registry.MODEL_NAME, stages=policy_stages(stage.params), terms=tags["terms"]
+            )
         _write_plot(stage, ledger)
         ledger.export()  # last, since a stage that is killed after it begins anew
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from tasks.night.night import End, Night
+from tasks.server.findings import address
 from tasks.stage import DATA
 
-REPORT_URL = "CUDAL1_REPORT_URL"
-"""Environment variable with the address where `make prefect` serves the report.
-
-A browser opens no file from a web page.
-"""
 Numbers = dict[str, Any]
 
 
@@ -23,15 +18,8 @@ def account(night: Night, end: End | None, failed: str | None) -> str:
     parts = [_headline(night, end), _why(end, failed), _table(night, duel)]
     if duel.get("num_pairs"):
         parts.append(_bound(duel))
-    parts.append(f"The pipeline's report: {_report()} · policies and curves: `make mlflow`")
+    parts.append(f"The pipeline's report: {address()} · policies and curves: `make mlflow`")
     return "\n\n".join(part for part in parts if part)
-
-
-def _report() -> str:
-    page, url = DATA / "report" / "index.html", os.environ.get(REPORT_URL)
-    if not page.exists():
-        return "not made yet"
-    return f"[{page}]({url})" if url else f"`{page}`"
 
 
 def _headline(night: Night, end: End | None) -> str:

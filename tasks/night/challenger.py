@@ -33,7 +33,9 @@ def train(stage: Stage) -> Mapping[str, float | int]:
     found = num_new(product(LESSONS))
     if found:
         history = History.of_rows(product(HISTORY))
-        numbers = reinforce(stage, policy="challenger", history=history, alias=None)
+        numbers = reinforce(
+            stage, policy="challenger", history=history, whole=night.whole, registers=False
+        )
     else:
         numbers = _unchanged(stage)
     return {"night": night.number, "num_new": found, **numbers}

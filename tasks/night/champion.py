@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cudal1.ledger import Ledger
-from cudal1.tracking import runs as tracking
+from cudal1.tracking import registry
 from tasks.examine import examine
 from tasks.learning.training import refuse_unready, refuse_untrainable
 from tasks.night.night import current_night
@@ -20,7 +20,7 @@ def bring_champion(stage: Stage) -> Mapping[str, float | int]:
     night, out = current_night(), DATA / "policy" / "champion"
     rl = stage.params.nightly_rl()
     refuse_unready(stage, vllm_server=rl.vllm_server)
-    tracking.bring(DATA, tracking.MODEL_NAME, version=night.champion, out=out)
+    registry.bring(DATA, registry.MODEL_NAME, version=night.champion, out=out)
     refuse_untrainable(stage, out, {"challenger": rl})
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)

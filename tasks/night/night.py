@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from cudal1.errors import ConfigError
 from cudal1.record import Record
-from cudal1.tracking import runs as tracking
+from cudal1.tracking import registry
 from tasks.stage import DATA
 
 FOLDER = DATA / "nightly"
@@ -37,6 +37,11 @@ class Night(Record):
     """Number of challengers that this champion has met in its reign, tonight's counted."""
     opened_at: str
     """Time of the night's opening: ISO 8601, UTC."""
+
+    @property
+    def whole(self) -> str:
+        """Return the name in MLflow of the run that holds the runs of the night's stages."""
+        return f"night {self.number}"
 
 
 class End(Record):
@@ -61,7 +66,7 @@ def open_night(*, afresh: bool = False) -> Night:
         StoreError: MLflow's store refuses.
     """
     last = read(_NIGHT, Night) if _NIGHT.exists() else None
-    champion = tracking.version_of(DATA, tracking.MODEL_NAME, alias=CHAMPION) or _first_champion()
+    champion = registry.version_of(DATA, registry.MODEL_NAME, alias=CHAMPION) or _first_champion()
     reigns_on = last is not None and last.champion == champion.number
     if last is not None and reigns_on and not afresh and end_of(last) is None:
         return last
@@ -124,12 +129,12 @@ def write(path: Path, record: Record) -> None:
     partial.replace(path)
 
 
-def _first_champion() -> tracking.Version:
-    newest = tracking.version_of(DATA, tracking.MODEL_NAME, alias=tracking.NEWEST)
-    if newest is None:
+def _first_champion() -> registry.Version:
+    best = registry.version_of(DATA, registry.MODEL_NAME, alias=registry.BEST)
+    if best is None:
         raise ConfigError(
             "no policy to start from: the registry has neither a champion nor what a pipeline has "
             "made; run `make run` first"
         )
-    tracking.point(DATA, tracking.MODEL_NAME, alias=CHAMPION, version=newest.number)
-    return newest
+    registry.point(DATA, registry.MODEL_NAME, alias=CHAMPION, version=best.number)
+    return best

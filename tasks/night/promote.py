@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cudal1.selection.duel import Duel, Outcome
+from cudal1.tracking import registry
 from cudal1.tracking import runs as tracking
+from tasks.learning.origin import origin
 from tasks.night.duel import DUEL
 from tasks.night.night import CHAMPION, End, Night, current_night, end_night, read
 from tasks.stage import DATA, Stage, log, main
@@ -18,31 +20,54 @@ from tasks.stage import DATA, Stage, log, main
 def decide(stage: Stage) -> Mapping[str, float | int | str]:
     """data/nightly/duel.json → data/nightly/end.json, and MLflow's alias `champion`."""
     night, duel = current_night(), read(DUEL, Duel)
-    champion = tracking.version_of(DATA, tracking.MODEL_NAME, alias=CHAMPION)
+    champion = registry.version_of(DATA, registry.MODEL_NAME, alias=CHAMPION)
     number = None if champion is None else champion.number
     promoted = _promoted_before(night, number)
     if promoted is None and duel.outcome is Outcome.BETTER and number == night.champion:
         promoted = _promote(night, duel)
     end = End(number=night.number, promoted=promoted, why=_why(night, duel, promoted, number))
     end_night(end)
+    _tell(stage, night, duel, end)
     log.info("%s: %s", stage.name, end.why)
     return {"night": night.number, "is_promoted": int(promoted is not None), "why": end.why}
+
+
+def _tell(stage: Stage, night: Night, duel: Duel, end: End) -> None:
+    """End the night's run in MLflow, with its result as its description."""
+    tracking.close(
+        DATA,
+        night.whole,
+        text=f"{end.why[0].upper()}{end.why[1:]}.",
+        numbers={
+            f"duel/{name}": value
+            for name, value in duel.model_dump().items()
+            if isinstance(value, int | float)
+        },
+        tags=origin(stage),
+        is_only=True,
+    )
 
 
 def _promoted_before(night: Night, champion: int | None) -> int | None:
     """Return the champion's version, if this night has made it but was killed before noting it."""
     if champion is None or champion == night.champion:
         return None
-    tags = tracking.notes(DATA, tracking.MODEL_NAME, version=champion)
+    tags = registry.notes(DATA, registry.MODEL_NAME, version=champion)
     return champion if tags.get("opened_at") == night.opened_at else None
 
 
 def _promote(night: Night, duel: Duel) -> int:
     challenger = DATA / "policy" / "challenger"
-    version = tracking.register(DATA, tracking.MODEL_NAME, challenger, alias="challenger")
-    tracking.note(
+    version = registry.register(
         DATA,
-        tracking.MODEL_NAME,
+        registry.MODEL_NAME,
+        challenger,
+        alias="challenger",
+        why=f"promoted over version {night.champion}: {_found(duel)}",
+    )
+    registry.note(
+        DATA,
+        registry.MODEL_NAME,
         version=version,
         tags={
             "night": night.number,
@@ -54,16 +79,21 @@ def _promote(night: Night, duel: Duel) -> int:
             "alpha": f"{duel.alpha:.3g}",
         },
     )
-    tracking.point(DATA, tracking.MODEL_NAME, alias=CHAMPION, version=version)
+    registry.point(DATA, registry.MODEL_NAME, alias=CHAMPION, version=version)
     return version
 
 
-def _why(night: Night, duel: Duel, promoted: int | None, champion: int | None) -> str:
-    found = (
+def _found(duel: Duel) -> str:
+    """Return what the duel has found, in one clause."""
+    return (
         f"its answers earn {duel.gain:+.3f} more reward in the mean of {duel.num_pairs} new "
         f"held-out problems (at least {duel.lower:+.3f}, at most {duel.upper:+.3f}, each wrong "
         f"with probability {duel.alpha:.2g} at most)"
     )
+
+
+def _why(night: Night, duel: Duel, promoted: int | None, champion: int | None) -> str:
+    found = _found(duel)
     if promoted is not None:
         return f"promoted version {promoted} over {night.champion}: {found}"
     kept = f"kept version {night.champion}"

@@ -39,7 +39,7 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
             knobs = section.model_dump(exclude={"reading"})
             knobs["seed"] += night.number
             with (
-                tracked(stage, ledger) as run,
+                tracked(stage, ledger, whole=night.whole, init="champion", registers=False) as run,
                 training(stage, ledger, run, steps=section.steps) as steps,
             ):
                 num_long = train_sft(

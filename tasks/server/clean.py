@@ -20,7 +20,7 @@ from cudal1 import processes
 
 PLACES = ("data", "dvc.lock", "flows/night/dvc.lock", ".dvc/cache", ".dvc/tmp", ".prefect")
 """Files and folders that runs write."""
-LOCKS = {"data/.flow": fcntl.flock, "data/ledger.duckdb": fcntl.lockf}
+LOCKS = {"data/.flow": fcntl.flock, "data/.ledger.duckdb": fcntl.lockf}
 """Files that a flow and a stage lock while they run, each with its kind of lock."""
 PRECIOUS = ("tries", "rulings")
 """Tables of the ledger with rows that cost money or a person's thought."""

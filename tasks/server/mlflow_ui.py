@@ -11,7 +11,7 @@ import sys
 
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.processes import inherited, python
-from cudal1.tracking import runs as tracking
+from cudal1.tracking import store
 from tasks.server.checkout import CHECKOUT, refuse_elsewhere
 from tasks.server.programs import HOST, is_taken
 from tasks.stage import DATA
@@ -30,21 +30,21 @@ def main() -> None:
             raise ConfigError(
                 f"http://{HOST}:{port}: something is running there already; choose another --port"
             )
-        tracking.settle(DATA)
+        store.settle(DATA)
     except CudaL1Error as error:
         print(error, file=sys.stderr)
         sys.exit(2)
     # the server's workers import from the folder that they start in, so it must hold no modules
     folder = CHECKOUT / DATA / "mlruns"
     folder.mkdir(parents=True, exist_ok=True)
-    store = f"sqlite:///{(CHECKOUT / DATA).resolve() / tracking.DATABASE}"
+    address = f"sqlite:///{(CHECKOUT / DATA).resolve() / store.DATABASE}"
     command = python(
         "mlflow",
         "server",
         "--workers",
         "1",
         "--backend-store-uri",
-        store,
+        address,
         "--host",
         HOST,
         "--port",

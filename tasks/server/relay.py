@@ -1,8 +1,8 @@
 """Relay a running stage's lines to Prefect at a bounded rate.
 
 The stage itself knows nothing of Prefect. As many lines as a person would read are logged in the
-task run. The rest is counted, and stands in the terminal. Lines such as `candidates: 34 of 96` move
-a progress bar. An absent server delays nothing: what it would have been told is lost.
+task run. The rest is counted, and stands in the terminal. Lines such as `answers: 34 of 96, 40 s so
+far` move a progress bar. An absent server delays nothing: what it would have been told is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS_A_BAR = 10.0
 """Seconds between two moves of the progress bar."""
 LAST_WORD_S = 5.0
 """Seconds to wait for the bar to be filled at the end."""
-_DONE = re.compile(r"(?P<what>.+): (?P<done>\d+) of (?P<total>\d+)$")
+_DONE = re.compile(r"(?P<what>.+): (?P<done>\d+) of (?P<total>\d+)(, .+)?$")
 
 
 class Relay:

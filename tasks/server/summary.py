@@ -8,6 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from cudal1.services.telling import process_s
+from tasks.server.findings import found
+from tasks.server.pace import latest, took
 from tasks.stage import DATA
 
 NEXT = (
@@ -18,9 +21,9 @@ NEXT = (
 
 
 def print_summary() -> None:
-    """Print the marks of each stage's policy, the harness's counts and the next commands."""
+    """Print the marks of each stage's policy, headlines, findings, time and the next commands."""
     console = Console()
-    table = Table(title="Policies on held-out problems (reward 0 for a failed answer)")
+    table = Table(title="Policies on held-out problems (reward 0 for a failure; 95 % intervals)")
     for column in ("policy", "success", "mean reward", "mean of best", "answers"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     rounds = sorted(path.name for path in (DATA / "shards").glob("selfsup@*"))
@@ -35,8 +38,9 @@ def print_summary() -> None:
         if marks:
             table.add_row(
                 name,
-                f"{marks['heldout_success']:.1%}",
-                f"{marks['heldout_mean_reward']:.3f}",
+                f"{marks['heldout_success']:.1%}{_between(marks, 'heldout_success', '{:.1%}')}",
+                f"{marks['heldout_mean_reward']:.3f}"
+                f"{_between(marks, 'heldout_mean_reward', '{:.3f}')}",
                 f"{marks['heldout_mean_best_reward']:.3f}",
                 str(marks["heldout_num_answers"]),
             )
@@ -50,12 +54,35 @@ def print_summary() -> None:
             f"kept for training {judged['num_kept']} · "
             f"reviewer: {judged['reviewer']}"
         )
+    _print_findings(console)
     page = DATA / "report" / "index.html"
     if page.exists():
         console.print(f"\nreport: [bold]{page}[/bold]")
+    console.print(took(process_s(), latest()), highlight=False)
     console.print("next:")
     for what, command, why in NEXT:
         console.print(f"  {what:<11}[bold]{command}[/bold]  ({why})", highlight=False)
+
+
+def _print_findings(console: Console) -> None:
+    """Print the run's headlines as the last table, and its five sentences."""
+    said = found()
+    if not said:
+        return
+    table = Table(title="The run", show_header=False)
+    for style in ("", "bold", ""):
+        table.add_column(style=style)
+    for tile in said["headlines"]:
+        table.add_row(tile["label"], tile["value"], tile["note"])
+    console.print(table)
+    console.print("\nwhat this run shows:")
+    for number, text in enumerate(said["findings"], 1):
+        console.print(f"  {number}. {text}", highlight=False, markup=False)
+
+
+def _between(marks: dict[str, Any], name: str, how: str) -> str:
+    low, high = marks.get(f"{name}_low"), marks.get(f"{name}_high")
+    return "" if low is None or high is None else f" ({how.format(low)} to {how.format(high)})"
 
 
 def _metrics(stage: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.cli import answer
+from cudal1.cli.terminal import answer
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "cudal1.cli")

@@ -159,7 +159,7 @@ def test_a_cheat_without_a_veto_can_be_confirmed_with_kind_and_evidence(
 def test_rulings_survive_the_loss_of_the_database(run: Run, tmp_path: Path) -> None:
     run("hacks", "confirm", CANDIDATE.id)
     run("hacks", "confirm", OTHER.id, "--kind", "does_nothing", "--evidence", "see class")
-    (tmp_path / "data" / "ledger.duckdb").unlink()
+    (tmp_path / "data" / ".ledger.duckdb").unlink()
     assert vetoed(tmp_path) == vetoed(tmp_path, OTHER) == "person"
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from cudal1.cli import judge
-from cudal1.cli.ending import GOOD
-from cudal1.cli.settings import choose
+from cudal1.cli.options.settings import choose
+from cudal1.cli.terminal.ending import GOOD
+from cudal1.cli.terminal.waiting import Waiting
 from cudal1.harness.builds import builder
 from cudal1.harness.device.device import find_device
 from cudal1.problem import DeviceClass
@@ -178,7 +179,7 @@ def test_an_extension_is_compiled_while_its_reference_is_tried(
     candidate.write_text(ONLY_IF_BUILT)
     settings = choose(None, "cpu", "cpu", None)
     asks = judge.Asks(timing=False, wait_s=60.0, as_json=False, invariants=False)
-    verdict, _ = judge._verdict(problem, candidate, settings, asks)
+    verdict, _ = judge._verdict(problem, candidate, settings, asks, Waiting())
     assert verdict is not None
     assert verdict.status is Status.CORRECT, verdict.reason
     assert (tmp_path / "cache" / "cudal1" / "builds").is_dir()

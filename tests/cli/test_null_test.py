@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -15,8 +16,11 @@ from tests.cli.conftest import complaints
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-TELLS_EACH = "from cudal1.cli import app, bar; bar.LOG_EVERY_S = 0.0; app()"
-"""A program that runs the command with a progress line after each item."""
+TELLS_EACH = (
+    "from cudal1.cli import app; from cudal1.services import telling; "
+    "telling.SAY_EVERY_S = 0.1; app()"
+)
+"""A program that runs the command with ten progress lines a second."""
 
 
 def test_references_are_judged_against_themselves(run: Run) -> None:
@@ -57,8 +61,10 @@ def test_a_stopped_null_test_shows_its_results_so_far(
         stderr=subprocess.PIPE,
     )
     assert child.stderr is not None
-    while not (line := child.stderr.readline()).startswith("judging: "):
-        assert line.startswith("trying references: "), line + child.communicate()[1]
+    while not re.match("judging: [1-9]", line := child.stderr.readline()):
+        assert line.startswith(("trying references: ", "judging: 0 ")), (
+            line + child.communicate()[1]
+        )
     child.send_signal(signal.SIGINT)
     said, complained = child.communicate(timeout=300)
     done = subprocess.CompletedProcess(command, child.returncode, said, complained)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.cli.files import read_candidate
+from cudal1.cli.options.files import read_candidate
 from cudal1.cli.verdicts.beside import remedy
 from tests.cli.conftest import FASTER, PROBLEM, Run, complaints, environment_in, run_in
 

@@ -155,14 +155,60 @@ def test_a_wrong_question_gives_one_line(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize(
+    ("question", "hint"),
+    [
+        ("from bests", 'Did you mean "best"?'),
+        ("select certfied from best", 'Candidate bindings: "certified"'),
+    ],
+)
+def test_the_database_s_hint_is_passed_on(run: Run, question: str, hint: str) -> None:
+    done = run("sql", question)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert hint in done.stderr
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_single_row_shows_long_texts_whole(run: Run) -> None:
+    done = run("sql", "select 1 as one, 'class ModelNew:' || chr(10) || repeat('x', 300) as source")
+    assert done.stdout == f"one: 1\nsource:\nclass ModelNew:\n{'x' * 300}\n\n"
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_parquet_file_keeps_types(run: Run, tmp_path: Path) -> None:
+    question = (
+        "select sum(i) as total, 2::uhugeint as wide, timestamp '2026-01-02 03:04:05' as at, "
+        'date \'2026-01-02\' as day, true as yes, [1.5] as list, i % 2 as "an ""odd"" name" '
+        "from range(9007199254740993, 9007199254740994) t(i) group by i"
+    )
+    done = run("sql", question, "--out", "typed.parquet")
+    assert (done.returncode, done.stderr) == (0, "")
+    frame = pl.read_parquet(tmp_path / "typed.parquet")
+    assert frame["total"].to_list() == [9007199254740993]
+    assert frame.schema == {
+        "total": pl.Decimal(38, 0),
+        "wide": pl.Decimal(38, 0),
+        "at": pl.Datetime("us"),
+        "day": pl.Date,
+        "yes": pl.Boolean,
+        "list": pl.List(pl.Decimal(2, 1)),
+        'an "odd" name': pl.Int64,
+    }
+
+
+@pytest.mark.usefixtures("ledger")
 def test_views_are_listed_with_their_descriptions(run: Run) -> None:
     lines = run("sql", "--views").stdout.splitlines()
-    assert len(lines) > 30
+    assert len(lines) > 60
     (best,) = [line for line in lines if line.split()[1] == "best"]
+    assert "certified" in lines[lines.index(best) + 1].split(", ")
     assert best.startswith("view")
     assert "best certified speedup of each problem" in best
     listed = json.loads(run("sql", "--views", "--json").stdout)
-    assert {"name", "kind", "comment"} == set(listed[0])
+    assert {"name", "kind", "comment", "columns"} == set(listed[0])
+    columns = {row["name"]: row["columns"] for row in listed}
+    assert columns["rewards"] == ["stage", "step", "completion_id", "raw", "smoothed"]
+    assert "authors" in columns["best"]
     assert "lineage('ID')" in [row["name"] for row in listed]
 
 
@@ -208,7 +254,7 @@ def test_an_export_has_all_rows_and_every_value(run: Run, filled: Path, suffix: 
     [
         ([], "one of: a question, --view NAME, --views"),
         (["from best", "--view", "best"], "one of: a question, --view NAME, --views"),
-        (["--view", "bets"], "no view or table 'bets'; there are baseline_results, "),
+        (["--view", "bets"], "no view or table 'bets'. Did you mean best? There are answers, "),
         (["--view", "lineage"], "SQL: "),
         (["--view", "best", "--out", "best.xlsx"], "wants a .csv or a .parquet file"),
         (["--view", "best", "--out", "best.csv", "--json"], "and no --json"),
@@ -236,7 +282,7 @@ def test_a_question_beside_a_writer_is_answered_and_the_writer_continues(
         assert json.loads(done.stdout) == [
             {"stage": "sft", "step": 1, "name": "loss", "value": 2.0}
         ]
-        assert "in use by process" in done.stderr
+        assert "with what unfinished stages have found until now: sft" in done.stderr
         assert run("sql", "--view", "rewards", "--out", "rewards.csv").returncode == 0
         writer.add_steps(2, {"loss": 1.0})
         writer.export()

@@ -11,14 +11,14 @@ from tests.project import Project, make_project
 
 REGISTER = """
 from pathlib import Path
+from cudal1.tracking import registry
 from cudal1.tracking import runs as tracking
 data = Path("data")
 with tracking.Run(data, "embedded", key="first", params={}) as run:
     run.log_checkpoint(Path("cudal1/train/embedded"))
-tracking.register(data, tracking.MODEL_NAME, Path("cudal1/train/embedded"), alias="newest")
+registry.register(data, registry.MODEL_NAME, Path("cudal1/train/embedded"), alias="best")
 """
-"""A program that registers the pipeline's first policy, as stage `rl` does at the pipeline's
-end."""
+"""A program that registers a policy as the best of the pipeline, as its training stages do."""
 
 
 def make_night_project(folder: Path) -> Project:

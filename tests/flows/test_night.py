@@ -8,6 +8,7 @@ import pytest
 
 from cudal1.errors import ConfigError
 from cudal1.selection.duel import Duel, Outcome
+from cudal1.tracking import registry as versions
 from cudal1.tracking import runs as tracking
 from tasks.night import night as module
 from tasks.night import promote
@@ -19,20 +20,21 @@ class Registry:
     """MLflow's registry, as far as a night uses it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.aliases = {"newest": 1}
+        self.aliases = {"best": 1}
         self.tags: dict[int, dict[str, str]] = {}
         self.num_versions = 1
         for name in ("version_of", "point", "register", "note", "notes"):
-            monkeypatch.setattr(tracking, name, getattr(self, name))
+            monkeypatch.setattr(versions, name, getattr(self, name))
 
-    def version_of(self, folder: Path, name: str, *, alias: str) -> tracking.Version | None:
+    def version_of(self, folder: Path, name: str, *, alias: str) -> versions.Version | None:
         found = self.aliases.get(alias)
-        return None if found is None else tracking.Version(found, f"2026-01-{found:02}T00:00:00")
+        return None if found is None else versions.Version(found, f"2026-01-{found:02}T00:00:00")
 
     def point(self, folder: Path, name: str, *, alias: str, version: int) -> None:
         self.aliases[alias] = version
 
-    def register(self, folder: Path, name: str, policy: Path, *, alias: str) -> int:
+    def register(self, folder: Path, name: str, policy: Path, *, alias: str, why: str) -> int:
+        assert why.startswith("promoted over version ")
         assert policy.name == "challenger"
         self.num_versions += 1
         self.point(folder, name, alias=alias, version=self.num_versions)
@@ -50,6 +52,8 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     for name, path in {"_NIGHT": "night.json", "_END": "end.json"}.items():
         monkeypatch.setattr(module, name, tmp_path / path)
     monkeypatch.setattr(promote, "DUEL", tmp_path / "duel.json")
+    monkeypatch.setattr(promote, "origin", lambda stage: {})
+    monkeypatch.setattr(tracking, "close", lambda *where, **what: None)
     return Registry(monkeypatch)
 
 
@@ -77,7 +81,7 @@ def end(night: Night) -> None:
     end_night(End(number=night.number, promoted=None, why="kept"))
 
 
-def test_the_first_champion_is_the_pipelines_last_policy(registry: Registry) -> None:
+def test_the_first_champion_is_the_pipelines_best_policy(registry: Registry) -> None:
     assert open_night().champion == 1
     assert registry.aliases["champion"] == 1
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from cudal1.ledger import Ledger
+from tasks.learning.curves import curve
 from tests.journals import acknowledged, times_of, verdicts_in, whole_lines
 from tests.project import TINY, Project, make_project
 
@@ -117,10 +120,16 @@ def interrupted_rl(project: Project, interrupted_filter: Interrupted) -> Interru
 
 
 @pytest.fixture(scope="module")
-def finished(project: Project, interrupted_rl: Interrupted) -> Project:
+def said(project: Project, interrupted_rl: Interrupted) -> str:
+    """Return the log of the run that finishes the pipeline."""
     done = project.run("flows.pipeline")
     assert done.returncode == 0, done.stdout
     assert "report: data/report/index.html" in done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def finished(project: Project, said: str) -> Project:
     return project
 
 
@@ -171,14 +180,21 @@ def test_a_killed_reinforcement_is_one_curve_in_mlflow_without_duplicate_points(
     points = [
         (name, point.step, point.value)
         for name in run.data.metrics
+        if not name.startswith("heldout/")
         for point in client.get_metric_history(run.info.run_id, name)
     ]
     with Ledger.read(project.data) as ledger:
         kept = [ledger.query(name, stage="rl") for name in ("steps", "rising_bests")]
-    rows = [row for frame in kept for row in frame.select("name", "step", "value").rows()]
+    rows = [
+        (curve(name), step, value)
+        for frame in kept
+        for name, step, value in frame.select("name", "step", "value").rows()
+    ]
     assert sorted(points) == sorted(rows)
-    assert {step for name, step, _ in points if name == "loss"} == set(range(1, NUM_STEPS + 1))
-    timed = {step for name, step, _ in points if name == "step_s"}
+    assert {step for name, step, _ in points if name == "trainer/loss"} == set(
+        range(1, NUM_STEPS + 1)
+    )
+    timed = {step for name, step, _ in points if name == "seconds/step_s"}
     assert timed, "a kill behind a checkpoint costs that step's time, no more"
 
 
@@ -226,14 +242,37 @@ def test_editing_one_provider_reruns_only_its_dependents(finished: Project) -> N
 
 def test_the_ledger_is_rebuilt_from_shards(finished: Project) -> None:
     before = verdict_times(finished.data)
-    (finished.data / "ledger.duckdb").unlink()
+    for name in (".ledger.duckdb", "ledger.duckdb"):
+        (finished.data / name).unlink()
     assert verdict_times(finished.data) == before
 
 
-def test_the_final_policy_is_a_registered_model_version(finished: Project) -> None:
+def test_the_best_policy_is_a_registered_model_version(finished: Project) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{finished.data / 'mlflow.db'}")
-    version = client.get_model_version_by_alias("cudal1", "newest")
-    assert version.run_id is not None
-    assert client.get_run(version.run_id).data.tags["stage"] == "rl"
+    version = client.get_model_version_by_alias("cudal1", "best")
+    stages = ("sft", "selfsup@r1", "selfsup@r2", "rl")
+    names = [stage.replace("@", "-") for stage in stages]
+    marks = [finished.metrics(name)["heldout_mean_reward"] for name in names]
+    assert finished.metrics(version.tags["stage"].replace("@", "-"))["heldout_mean_reward"] == max(
+        marks
+    )
+
+
+def test_log_mlflow_and_page_show_the_same_findings(finished: Project, said: str) -> None:
+    from mlflow import MlflowClient
+
+    sentences = json.loads((finished.data / "report" / "findings.json").read_text("utf-8"))[
+        "findings"
+    ]
+    client = MlflowClient(tracking_uri=f"sqlite:///{finished.data / 'mlflow.db'}")
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    (whole,) = client.search_runs(experiments, "tags.whole = 'pipeline'")
+    children = client.search_runs(experiments, f"tags.mlflow.parentRunId = '{whole.info.run_id}'")
+    assert {run.data.tags["stage"] for run in children} >= {"sft", "selfsup@r1", "rl"}
+    page = unescape((finished.data / "report" / "index.html").read_text("utf-8"))
+    for sentence in sentences:
+        assert sentence in whole.data.tags["mlflow.note.content"]
+        assert sentence in page
+        assert sentence in " ".join(said.split())

@@ -19,7 +19,9 @@ import duckdb
 import pytest
 
 from cudal1.baseline import Baseline
+from cudal1.candidate import Candidate
 from cudal1.ledger import Ledger
+from cudal1.problem import Admission
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "docs" / "sql.md", ROOT / "README.md"]
@@ -53,6 +55,14 @@ def folder(tmp_path_factory) -> Path:
         compiled = facts.candidate("class ModelNew: compiled")
         ledger.add_baseline(compiled, Baseline.COMPILE)
         ledger.add_verdict(facts.correct(compiled, 1.2), [])
+        reference = "class Model:\n    def forward(self, x): return x + 1\n"
+        problem = facts.problem("plus").model_copy(update={"source": reference})
+        ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+        source = reference.replace("Model", "ModelNew").replace("x + 1", "x.add_(1)")
+        winner = Candidate(problem_id=problem.id, source=source)
+        answer = facts.completion("plus").model_copy(update={"problem_id": problem.id})
+        ledger.add_completion(answer, winner, None)
+        ledger.add_verdict(facts.correct(winner, 1.3), [])
         ledger.export()
     return folder
 
@@ -118,6 +128,18 @@ def test_programs_of_the_document_run(folder, program):
         exec(compile(program, "docs/sql.md", "exec"), {})
     assert "shape: (" in printed.getvalue()
     assert "shape: (0" not in printed.getvalue()
+
+
+@pytest.mark.slow
+def test_the_example_notebook_runs(folder):
+    """It is a program of cells: running it needs no kernel, and so no package of Jupyter's."""
+    example = ROOT / "examples" / "ledger.py"
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        exec(compile(example.read_text(encoding="utf-8"), str(example), "exec"), {})
+    assert "class ModelNew" in printed.getvalue()
+    assert "shape: (0" not in printed.getvalue()
+    assert "vega" in (folder / "data" / "success.html").read_text(encoding="utf-8")
 
 
 def test_every_table_view_and_column_is_in_the_document(ledger):

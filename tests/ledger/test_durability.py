@@ -59,7 +59,7 @@ def test_a_killed_writer_loses_no_append_that_returned(tmp_path):
         told = [line for line in told if line.endswith("\n")]
         with Ledger.open(tmp_path) as ledger:
             assert all(ledger.completion(line.strip()) is not None for line in told)
-        (tmp_path / "ledger.duckdb").unlink()
+        (tmp_path / ".ledger.duckdb").unlink()
         with Ledger.open(tmp_path) as ledger:
             assert all(ledger.completion(line.strip()) is not None for line in told)
 
@@ -100,7 +100,7 @@ def test_a_full_disk_gives_one_line_and_loses_nothing(tmp_path):
 def test_a_missing_database_is_rebuilt(filled, facts):
     with Ledger.open(filled) as ledger:
         before = facts.content(ledger)
-    (filled / "ledger.duckdb").unlink()
+    (filled / ".ledger.duckdb").unlink()
     with Ledger.open(filled) as ledger:
         assert facts.content(ledger) == before
 
@@ -110,10 +110,10 @@ def test_a_corrupt_database_is_moved_aside_and_rebuilt(filled, facts, caplog):
         before = facts.content(ledger)
     for number in (1, 2):
         caplog.clear()
-        (filled / "ledger.duckdb").write_bytes(b"junk" * 5000)
+        (filled / ".ledger.duckdb").write_bytes(b"junk" * 5000)
         with Ledger.open(filled) as ledger:
             assert facts.content(ledger) == before
-        assert (filled / f"ledger.duckdb.corrupt-{number}").exists()
+        assert (filled / f".ledger.duckdb.corrupt-{number}").exists()
         assert len(caplog.messages) == 1
         assert f"corrupt-{number}" in caplog.messages[0]
 
@@ -122,7 +122,7 @@ def test_a_corrupt_database_is_moved_aside_and_rebuilt(filled, facts, caplog):
 def test_damage_anywhere_in_the_database_changes_nothing(filled, facts, seed):
     with Ledger.open(filled) as ledger:
         before = facts.content(ledger)
-    path = filled / "ledger.duckdb"
+    path = filled / ".ledger.duckdb"
     damaged = bytearray(path.read_bytes())
     rng = random.Random(seed)
     if seed % 3 == 0:
@@ -142,7 +142,7 @@ def test_a_truncated_line_is_skipped_and_the_next_append_is_whole(filled, facts)
     with Ledger.open(filled) as ledger:
         ledger.begin("rl")
         ledger.add_completion(facts.completion("after"), None, "none")
-    (filled / "ledger.duckdb").unlink()
+    (filled / ".ledger.duckdb").unlink()
     with Ledger.open(filled) as ledger:
         assert ledger.completion("z") is not None
         assert ledger.completion("after") is not None
@@ -165,7 +165,7 @@ def test_another_run_forgets_the_killed_runs_use_and_keeps_its_facts(filled, fac
         ledger.add_steps(1, {"loss": 1.0})
         ledger.export()
     assert not (filled / "shards" / "rl" / "completions.parquet").exists()
-    (filled / "ledger.duckdb").unlink()
+    (filled / ".ledger.duckdb").unlink()
     with Ledger.open(filled) as ledger:
         assert ledger.completion("z") is not None
         assert facts.known(ledger, facts.candidate("z")) == facts.correct(facts.candidate("z"), 3.0)
@@ -178,7 +178,7 @@ def test_facts_that_a_later_run_does_not_use_outlive_the_database(filled, facts)
             ledger.begin("filter")
             ledger.add_protocol(facts.protocol)
             ledger.export()
-    (filled / "ledger.duckdb").unlink()
+    (filled / ".ledger.duckdb").unlink()
     with Ledger.open(filled) as ledger:
         assert {"a", "b", "c", "d", "e"} <= set(ledger.sql("from completions")["completion_id"])
         assert ledger.sql("from members where stage = 'filter'").height == 1
@@ -188,7 +188,7 @@ def test_facts_survive_when_dvc_removes_a_shard_before_its_stage_runs(filled, fa
     shutil.rmtree(filled / "shards" / "filter")
     with Ledger.open(filled) as ledger:
         ledger.begin("filter")
-    (filled / "ledger.duckdb").unlink()
+    (filled / ".ledger.duckdb").unlink()
     with Ledger.open(filled) as ledger:
         assert {"a", "b", "c", "d", "e"} <= set(ledger.sql("from completions")["completion_id"])
 
@@ -202,7 +202,7 @@ def test_equal_facts_give_equal_bytes(tmp_path, facts):
             facts.fill(ledger)
             first = ledger.export()
             written = {path.name: path.read_bytes() for path in first.iterdir()}
-        (folder / "ledger.duckdb").unlink()
+        (folder / ".ledger.duckdb").unlink()
         with Ledger.open(folder) as ledger:
             ledger.begin("filter")
             facts.fill(ledger)
@@ -218,7 +218,7 @@ def test_a_kill_in_the_middle_of_an_export_is_harmless(filled, facts):
     half = filled / "shards" / ".rl.new"
     half.mkdir()
     (half / "completions.parquet").write_bytes(b"PAR1 half")
-    (filled / "ledger.duckdb").unlink()
+    (filled / ".ledger.duckdb").unlink()
     with Ledger.open(filled) as ledger:
         assert facts.content(ledger) == before
 
@@ -260,7 +260,7 @@ def test_a_damaged_shard_never_gives_an_odd_error(filled, seed):
     start = rng.randrange(len(damaged))
     damaged[start : start + 16] = rng.randbytes(16)
     path.write_bytes(damaged)
-    (filled / "ledger.duckdb").unlink()
+    (filled / ".ledger.duckdb").unlink()
     said = str(path.parent)
     try:
         Ledger.open(filled).close()
@@ -277,7 +277,7 @@ def test_a_shard_of_newer_code_is_refused(filled):
 
 
 def test_a_database_of_newer_code_is_refused_and_left_unchanged(filled):
-    path = filled / "ledger.duckdb"
+    path = filled / ".ledger.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute("update meta set value = '999' where name = 'schema'")
     with pytest.raises(StoreError, match="newer than this code's"):
@@ -288,7 +288,7 @@ def test_a_database_of_newer_code_is_refused_and_left_unchanged(filled):
 def test_a_database_of_older_code_is_rebuilt(filled, facts):
     with Ledger.open(filled) as ledger:
         before = facts.content(ledger)
-    with duckdb.connect(str(filled / "ledger.duckdb")) as connection:
+    with duckdb.connect(str(filled / ".ledger.duckdb")) as connection:
         connection.execute("update meta set value = '0' where name = 'schema'")
         connection.execute("alter table rewards drop column raw")
     with Ledger.open(filled) as ledger:
@@ -303,7 +303,7 @@ def test_a_line_that_the_database_refuses_blocks_no_later_opening(tmp_path, fact
         with pytest.raises(StoreError):
             ledger.add_completion(odd, None, "none")
         ledger.add_completion(facts.completion("c"), None, "none")
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     for _ in range(2):
         with Ledger.open(tmp_path) as ledger:
             ledger.begin("generate@x")

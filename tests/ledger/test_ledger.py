@@ -54,7 +54,7 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory, facts, texts):
         ledger.begin("generate@x")
         for number, text in enumerate(texts):
             ledger.add_completion(facts.completion(str(number), text=text), None, "none")
-    (folder / "ledger.duckdb").unlink()
+    (folder / ".ledger.duckdb").unlink()
     with Ledger.open(folder) as ledger:
         for number, text in enumerate(texts):
             found = ledger.completion(str(number))
@@ -110,7 +110,7 @@ def test_a_batch_of_answers_equals_single_answers(tmp_path, facts, count):
                     ledger.add_completion(*answer)
             ledger.export()
             contents.append(facts.content(ledger))
-        (tmp_path / name / "ledger.duckdb").unlink()
+        (tmp_path / name / ".ledger.duckdb").unlink()
         with Ledger.open(tmp_path / name) as ledger:
             assert facts.content(ledger) == contents[-1]
     assert len(contents[0]["completions"]) == count
@@ -153,7 +153,7 @@ def test_a_problem_holds_the_invariants_of_its_inputs(tmp_path, facts):
             problem, Admission(problem_id=problem.id, admitted=True, invariants=held)
         )
         ledger.export()
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as ledger:
         assert ledger.sql("select invariants from problems").row(0) == (list(held),)
 
@@ -163,7 +163,7 @@ def test_a_repeated_step_replaces_its_rewards(tmp_path, facts):
         ledger.begin("rl")
         ledger.add_rewards(7, [("old", 1.0, 0.1)])
         ledger.add_rewards(7, [("new", 2.0, 0.2)])
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as ledger:
         assert ledger.sql("select completion_id from rewards")["completion_id"].to_list() == ["new"]
 
@@ -285,8 +285,7 @@ def test_a_reader_beside_a_writer_sees_every_append(tmp_path, facts, caplog):
         facts.fill(writer)
         with Ledger.read(tmp_path) as reader:
             assert facts.content(reader) == facts.content(writer)
-    assert len(caplog.messages) == 1
-    assert "in use by" in caplog.messages[0]
+    assert caplog.messages == ["ledger: with what unfinished stages have found until now: filter"]
 
 
 def test_reading_does_not_change_the_folder(tmp_path, facts):
@@ -327,7 +326,7 @@ def test_a_kill_table_is_in_the_shard_of_its_problem_and_comes_back(tmp_path, fa
         ledger.add_kill_table(facts.kill_table("zeros", "shuffled"))
         shard = ledger.export()
         assert (shard / "mutants.parquet").exists()
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as ledger:
         found = ledger.sql("select mutant, killed, family, num_inputs from mutants order by mutant")
         assert found.rows() == [("shuffled", None, None, None), ("zeros", True, "own", 1)]

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import cudal1.ledger
+from cudal1.candidate import Candidate
 from cudal1.ledger import Ledger
+from cudal1.problem import Admission
 from cudal1.verdict import Properties, SecondOpinion, Status
 
 QUERIES = sorted((Path(cudal1.ledger.__file__).parent / "queries").glob("*.sql"))
@@ -309,3 +311,19 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
     }
     wanted = set(re.findall(r"\$(\w+)", text))
     ledger.query(path.stem, **{name: given[name] for name in wanted})
+
+
+def test_technique_rows_are_those_of_one_place(ledger, facts):
+    place = {"device_kind": "cpu", "protocol_id": facts.protocol.id}
+    assert ledger.query("technique_rows", **place).is_empty()
+    source = "import torch\nclass Model:\n    def forward(self, x): return x + 1\n"
+    problem = facts.problem().model_copy(update={"source": source})
+    ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+    faster = source.replace("Model", "ModelNew").replace("x + 1", "x.add_(1)")
+    candidate = Candidate(problem_id=problem.id, source=faster)
+    answer = facts.completion("new").model_copy(update={"problem_id": problem.id})
+    ledger.add_completion(answer, candidate, None)
+    ledger.add_verdict(facts.correct(candidate), [])
+    found = ledger.query("technique_rows", **place).to_dicts()
+    assert found == [{"candidate_id": candidate.id, "technique": "in_place"}]
+    assert ledger.query("technique_rows", **{**place, "device_kind": "else"}).is_empty()

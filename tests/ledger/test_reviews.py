@@ -128,7 +128,7 @@ def test_review_and_ruling_are_in_the_shard_of_the_stage_that_asks_for_the_veto(
         later.veto(suspect)
         later.export()
     shutil.rmtree(tmp_path / "unclaimed")
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as rebuilt:
         assert rebuilt.veto(suspect).source is FlagSource.PERSON
         assert len(rebuilt.reviews(suspect, reviewer_id="reviewer")) == 1
@@ -144,7 +144,7 @@ def test_the_shard_of_rulings_holds_their_candidates(ledger, facts, suspect, tmp
         ruled.export()
     for name in ("unclaimed", "shards/filter"):
         shutil.rmtree(tmp_path / name, ignore_errors=True)
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as rebuilt:
         assert suspect.source in [case.source for case in rebuilt.cases()]
 
@@ -163,7 +163,7 @@ def test_tries_reviews_rulings_and_cases_outlive_the_database(ledger, facts, tmp
     assert all(before.values())
     ledger.export()
     ledger.close()
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as again:
         assert {t: again.sql(f"from {t} order by all").rows() for t in tables} == before
 
@@ -175,7 +175,7 @@ def test_a_bill_outlives_the_stage_s_next_run(ledger, facts, tmp_path):
     with Ledger.open(tmp_path) as again:
         again.begin("filter", run="another")
         again.export()
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as rebuilt:
         assert rebuilt.query("spent", provider="openai").item(0, "cost_usd") == 0.75
 

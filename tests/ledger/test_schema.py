@@ -118,11 +118,11 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
     for problem in before["problems"]:
         problem["invariants"] = None  # nor these
     for candidate in before["candidates"]:
-        candidate["program_id"] = None
+        candidate["program_id"] = candidate["techniques"] = None
     for completion in before["completions"]:
         completion["exemplar_scores"] = None
         completion["analysis"] = completion["design"] = completion["turn"] = None
-    path = tmp_path / "ledger.duckdb"
+    path = tmp_path / ".ledger.duckdb"
     with duckdb.connect(str(path)) as newer, as_of(schema.oldest()) as older:
         for (table,) in older.execute("select table_name from duckdb_tables()").fetchall():
             columns = [row[0] for row in older.execute(f"describe {table}").fetchall()]
@@ -146,7 +146,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
 def test_shards_and_journals_of_older_code_are_read(filled, facts, next_code):
     with Ledger.open(filled) as ledger:
         before = facts.content(ledger)
-    (filled / "ledger.duckdb").unlink()
+    (filled / ".ledger.duckdb").unlink()
     with Ledger.open(filled) as ledger:
         assert facts.content(ledger) == before
         assert set(ledger.sql("from weights")["weight"]) == {1.5}
@@ -157,10 +157,10 @@ def test_shards_and_journals_of_older_code_are_read(filled, facts, next_code):
 def test_a_reader_of_an_older_ledger_uses_its_shards_and_changes_nothing(
     filled, facts, next_code, caplog
 ):
-    before = (filled / "ledger.duckdb").read_bytes()
+    before = (filled / ".ledger.duckdb").read_bytes()
     with Ledger.read(filled) as ledger:
         assert ledger.sql("from weights").height == 3
-    assert (filled / "ledger.duckdb").read_bytes() == before
+    assert (filled / ".ledger.duckdb").read_bytes() == before
     assert len(caplog.messages) == 1
     assert "older code" in caplog.messages[0]
     assert next_code.exists()
@@ -171,14 +171,14 @@ def test_a_ledger_of_newer_code_is_refused_and_left_unchanged(filled, next_code,
         ledger.begin("sft")
         ledger.add_steps(1, {"loss": 1.0})
         ledger.export()
-    before = (filled / "ledger.duckdb").read_bytes()
+    before = (filled / ".ledger.duckdb").read_bytes()
     monkeypatch.undo()
     for way in (Ledger.open, Ledger.read):
         with pytest.raises(StoreError, match="newer than this code's") as caught:
             way(filled)
         assert "\n" not in str(caught.value)
-    assert (filled / "ledger.duckdb").read_bytes() == before
-    (filled / "ledger.duckdb").unlink()
+    assert (filled / ".ledger.duckdb").read_bytes() == before
+    (filled / ".ledger.duckdb").unlink()
     with pytest.raises(StoreError, match=r"sft.*newer than this code's"):
         Ledger.open(filled)
     assert next_code.exists()
@@ -207,7 +207,7 @@ def test_a_database_that_cannot_be_upgraded_is_rebuilt(filled, facts, next_code,
     with Ledger.open(filled) as ledger:
         assert facts.content(ledger) == before
         assert ledger.sql("from more").is_empty()
-    assert (filled / "ledger.duckdb.corrupt-1").exists()
+    assert (filled / ".ledger.duckdb.corrupt-1").exists()
     assert len(caplog.messages) == 1
     assert "odd rows" in caplog.messages[0]
 
@@ -232,7 +232,7 @@ def test_a_column_of_older_shards_and_journals_gets_its_present_name(tmp_path, f
     assert journals
     for journal in journals:
         journal.write_text(journal.read_text().replace('"reviewer_id"', '"judge_id"'))
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as rebuilt:
         assert rebuilt.reviews(suspect, reviewer_id="reviewer") == [review]
         assert len(rebuilt.reviews(suspect, reviewer_id="another")) == 1

@@ -10,7 +10,7 @@ import pytest
 from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.ledger import Ledger, schema
-from cudal1.problem import Admission, Problem
+from cudal1.problem import Admission, Problem, Split
 from cudal1.selection.progress import IMPROVED, REFERENCE_SCORE
 from cudal1.verdict import Properties, Status
 
@@ -52,6 +52,63 @@ def test_best_names_the_winner_and_its_provider(ledger, chain):
     row = only(ledger.sql("from best"))
     assert (row["name"], row["certified"], row["candidate_id"]) == ("softmax", 2.0, chain[2].id)
     assert row["authors"] == ["openai"]
+
+
+SILU = """import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+"""
+
+
+def named(ledger, facts, key, forward, verdict=None):
+    """Add an answer to a problem with a reference, and its verdict."""
+    problem = facts.problem().model_copy(update={"source": SILU})
+    ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+    source = SILU.replace("Model", "ModelNew").replace("x * torch.sigmoid(x)", forward)
+    candidate = Candidate(problem_id=problem.id, source=source)
+    answer = facts.completion(key).model_copy(update={"problem_id": problem.id})
+    ledger.add_completion(answer, candidate, None)
+    ledger.add_verdict(verdict(candidate) if verdict else facts.correct(candidate, 1.7), [])
+    return candidate
+
+
+def test_techniques_are_those_of_timed_successes(ledger, facts):
+    both = named(ledger, facts, "f", "torch.nn.functional.silu(x, inplace=True)")
+    named(ledger, facts, "g", "torch.sigmoid_(x)", facts.failed)
+    rows = ledger.sql("from techniques order by technique").to_dicts()
+    assert [(row["technique"], row["candidate_id"]) for row in rows] == [
+        ("fused_operator", both.id),
+        ("in_place", both.id),
+    ]
+    assert {(row["name"], row["certified"]) for row in rows} == {("softmax", 1.7)}
+
+
+def test_techniques_of_baselines_without_an_answer_are_left_out(ledger, facts):
+    problem = facts.problem().model_copy(update={"source": SILU})
+    ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+    source = SILU.replace("Model", "ModelNew").replace("x *", "x.neg_() *")
+    candidate = Candidate(problem_id=problem.id, source=source)
+    ledger.add_baseline(candidate, Baseline.COMPILE)
+    ledger.add_verdict(facts.correct(candidate, 1.7), [])
+    assert (
+        ledger.sql("select techniques from candidates")
+        .to_dicts()
+        .count({"techniques": ["in_place"]})
+    )
+    assert ledger.sql("from techniques").is_empty()
+
+
+def test_techniques_of_a_candidate_of_an_unknown_problem_are_unknown_until_it_comes(ledger, facts):
+    candidate = Candidate(
+        problem_id=facts.problem().model_copy(update={"source": SILU}).id,
+        source=SILU.replace("Model", "ModelNew").replace("x *", "x.neg_() *"),
+    )
+    asked = "select techniques from candidates where candidate_id = ?"
+    ledger.add_candidate(candidate)
+    assert ledger.sql(asked, [candidate.id])["techniques"].to_list() == [None]
+    named(ledger, facts, "f", "x.neg_() * torch.sigmoid(x)")
+    assert ledger.sql(asked, [candidate.id])["techniques"].to_list() == [["in_place"]]
 
 
 def test_replacements_are_faster_and_without_restrictions(ledger, facts):
@@ -235,8 +292,8 @@ def test_providers_lists_each_provider_with_its_answers_and_its_first_and_last_t
         "num_answers": 3,
         "num_failed": 1,
         "num_exhausted": 0,
-        "first_try_at": "2026-01-01T00:00:00.000000+00:00",
-        "last_try_at": "2026-01-01T00:00:04.000000+00:00",
+        "first_try_at": datetime.datetime(2026, 1, 1),
+        "last_try_at": datetime.datetime(2026, 1, 1, 0, 0, 4),
     }
     row = only(frame, provider="replay")
     assert (row["num_answers"], row["num_exhausted"], row["first_try_at"]) == (2, 1, None)
@@ -350,7 +407,7 @@ def test_timing_spreads_are_the_same_from_a_shard(ledger, tmp_path):
     before = ledger.sql("from timing_spreads order by all")
     ledger.export()
     ledger.close()
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as again:
         assert again.sql("from timing_spreads order by all").equals(before)
 
@@ -483,7 +540,71 @@ def test_runs_outlive_the_database_and_are_in_no_shard(tmp_path, facts):
             shard = ledger.export()
             before = ledger.sql("from runs order by all").rows()
     assert not (shard / "runs.parquet").exists()
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as again:
         assert again.sql("from runs order by all").rows() == before
         assert len(before) == 2
+
+
+def test_a_policy_s_answers_are_named_by_the_stage_that_asked(ledger, facts):
+    candidate = facts.candidate("class ModelNew: x = 9")
+    answer = facts.completion("p", provider="policy", stage="rl")
+    ledger.add_completion(answer, candidate, None)
+    ledger.add_verdict(facts.correct(candidate, 5.0), [])
+    for view in ("best", "sources"):
+        row = only(ledger.sql(f"from {view}"), candidate_id=candidate.id)
+        assert row["authors"] == ["policy (rl)"]
+    for view in ("outcomes", "answers"):
+        row = only(ledger.sql(f"from {view}"), candidate_id=candidate.id)
+        assert row["author"] == "policy (rl)"
+    assert only(ledger.sql("from answers"), completion_id="a")["author"] == "replay"
+
+
+def test_bytes_that_are_no_text_are_shown_and_hide_no_other_source(ledger, facts):
+    candidate = facts.candidate("class ModelNew: x = '\udcff'")
+    ledger.add_candidate(candidate)
+    frame = ledger.sql("from sources")
+    assert frame.height == 5
+    shown = only(frame, candidate_id=candidate.id)["source"]
+    assert shown.startswith("class ModelNew: x = ")
+    assert "\\xED\\xB3\\xBF" in shown
+
+
+def test_stage_runs_have_times_and_durations(ledger):
+    row = only(ledger.sql("from stage_runs"), stage="filter")
+    assert isinstance(row["started_at"], datetime.datetime)
+    assert (row["ended_at"], row["took_s"], row["is_latest"]) == (None, None, True)
+    ledger.export()
+    row = only(ledger.sql("from stage_runs"), stage="filter")
+    assert row["took_s"] == (row["ended_at"] - row["started_at"]).total_seconds()
+
+
+def test_notes_of_the_screen_are_told_apart_from_cheats(ledger, facts):
+    ledger.add_ruling(facts.ruling(facts.candidate("class ModelNew: x = 0")))
+    assert ledger.sql("select distinct source, is_advisory from flags order by source").rows() == [
+        ("person", False),
+        ("screen", True),
+    ]
+
+
+SORTED = {
+    "best": ("certified", True),
+    "leaderboard": ("geometric_mean", True),
+    "success": ("stage", False),
+    "cost": ("cost_usd", True),
+    "providers": ("provider", False),
+}
+
+
+@pytest.mark.parametrize("view", SORTED)
+def test_a_summary_is_sorted(ledger, facts, view):
+    slower = facts.problem("gelu", Split.HELDOUT)
+    ledger.add_verdict(
+        facts.correct(Candidate(problem_id=slower.id, source="class ModelNew: 1"), 1.05), []
+    )
+    answered = facts.completion("q", provider="another", stage="early")
+    candidate = Candidate(problem_id=slower.id, source="class ModelNew: 1")
+    ledger.add_completion(answered.model_copy(update={"problem_id": slower.id}), candidate, None)
+    column, is_falling = SORTED[view]
+    values = ledger.sql(f"from {view}")[column].to_list()
+    assert values == sorted(values, reverse=is_falling)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.errors import ProviderError
+from cudal1.errors import ConfigError, ProviderError
 from cudal1.extract.extract import extract
 from cudal1.llm.provider import EXHAUSTED, Request, complete
 from cudal1.llm.replay import Recording, ReplayProvider, load_recordings
@@ -135,3 +135,48 @@ def test_every_shipped_recording_can_be_extracted_and_parses() -> None:
 def test_no_shipped_recording_is_repeated() -> None:
     texts = [(recording.problem_key, recording.text) for recording in shipped()]
     assert len(texts) == len(set(texts))
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """Make a checkout in the format of the CUDA-L1 release, with two GPU kinds."""
+    folder = tmp_path / "optimized_cuda_code"
+    folder.mkdir()
+    row = {"level_id": 1, "task_id": 1, "ref_code": "class Model: ...", "score_default": 2.0}
+    for kind in ("a100", "h100"):
+        rows = [{**row, "custom_code": f"class ModelNew: '{kind}'"}, {**row, "task_id": 2}]
+        (folder / f"{kind}.json").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    return tmp_path
+
+
+def test_kernels_of_each_gpu_kind_are_the_attempts_at_a_kernelbench_problem(
+    release: Path, ask: Ask, kept: Any
+) -> None:
+    provider = replay(release)
+    asked = ask(provider, attempts=3)
+    of_kernelbench = [
+        each.model_copy(
+            update={"problem": each.problem.model_copy(update={"suite": "kernelbench"})}
+        )
+        for each in asked
+    ]
+    answers = list(complete(provider, of_kernelbench, kept))
+    found = [extract(answer.text).source for answer in answers[:2]]
+    assert found == ["class ModelNew: 'a100'\n", "class ModelNew: 'h100'\n"]
+    assert answers[2].finish_reason == EXHAUSTED
+    (other,) = complete(provider, ask(provider), kept)
+    assert other.finish_reason == EXHAUSTED
+
+
+def test_one_gpu_kind_s_file_is_read_alone_and_rows_without_code_are_left_out(
+    release: Path,
+) -> None:
+    found = load_recordings(release / "optimized_cuda_code" / "h100.json")
+    assert [(each.model, each.number) for each in found] == [("cuda-l1 h100", 1)]
+
+
+def test_a_malformed_row_of_the_release_is_named(release: Path) -> None:
+    file = release / "optimized_cuda_code" / "h100.json"
+    file.write_text('{"level_id": 1}\n')
+    with pytest.raises(ConfigError, match=r"h100.json:1: task_id: .*; give a whole checkout"):
+        load_recordings(release)

@@ -330,3 +330,16 @@ def test_a_source_cannot_end_its_fence() -> None:
     ]
     fences = {each.messages[0].content.count("```") for each in prompts}
     assert len(fences) == 1
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_profile_stands_behind_the_same_prompt(style: PromptStyle) -> None:
+    for shown in ([], [ONE]):
+        plain = contrastive_prompt(_problem(), shown, facts=FACTS, style=style)
+        told = contrastive_prompt(
+            _problem(), shown, facts=FACTS, style=style, profile="90 % aten::mm\n```"
+        )
+        before, text = plain.messages[0].content, told.messages[0].content
+        assert text.startswith(before)
+        assert "90 % aten::mm\n` ` `" in text[len(before) :]
+        assert told.template_id != plain.template_id

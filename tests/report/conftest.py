@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import cudal1
+from cudal1.program.technique import Technique
 from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 from cudal1.record import content_id
 from cudal1.report import Provenance, ReportInput, inputs
@@ -66,6 +67,7 @@ SCHEMAS = {
     "samples": inputs.SAMPLES,
     "steps": inputs.STEPS,
     "details": inputs.DETAILS,
+    "techniques": inputs.TECHNIQUES,
     "rises": inputs.RISES,
     "ancestors": inputs.ANCESTORS,
 }
@@ -494,8 +496,11 @@ def _sample(rng: random.Random, rows: Rows) -> None:
 
 
 def _tell(rng: random.Random, rows: Rows) -> None:
-    """Add details of every timed verdict, and exemplars of some."""
+    """Add details and techniques of every timed verdict, and exemplars of some."""
     timed = [item for item in rows["verdicts"] if item["certified"]]
+    for item in timed:
+        tags = rng.sample([each.value for each in Technique], rng.randrange(4))
+        rows["techniques"] += [{"candidate_id": item["candidate_id"], "technique": t} for t in tags]
     for item, other in itertools.pairwise(timed):
         rows["details"].append(
             {

@@ -34,7 +34,12 @@ LOOSE = SOUND.replace("torch.relu(x)", "torch.tanh(x) + 1e-9")
 
 def _only_these(params: dict[str, Any]) -> None:
     params["problems"].update(
-        source="kernelbench", path="kb", levels=[1], generated_train=0, generated_heldout=0
+        source="kernelbench",
+        path="kb",
+        split="none",
+        levels=[1],
+        generated_train=0,
+        generated_heldout=0,
     )
 
 

@@ -50,7 +50,7 @@ def home(tmp_path: Path) -> Path:
             ledger.add_candidate(winner)
             ledger.add_verdict(judged(winner, PARAMS.protocol, "cpu").verdict, [])
         ledger.export()
-    (data / "ledger.duckdb").unlink()
+    (data / ".ledger.duckdb").unlink()
     return data
 
 
@@ -96,7 +96,7 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_the_stage_refuses_to_run_on_another_device(run: Run, tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="judges on cpu; run this stage where nvidia-h200 is"):
         run("nvidia-h200", where="cpu")
-    assert not (tmp_path / "nvidia-h200" / "ledger.duckdb").exists(), "nothing was begun"
+    assert not (tmp_path / "nvidia-h200" / ".ledger.duckdb").exists(), "nothing was begun"
 
 
 def test_winners_are_judged_again_once(run: Run, tmp_path: Path) -> None:

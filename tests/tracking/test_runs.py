@@ -12,20 +12,16 @@ import sys
 import pytest
 
 from cudal1.errors import StoreError
+from cudal1.tracking import registry
 from cudal1.tracking import runs as tracking
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """Make one store for all tests: making one takes seconds."""
-    return tmp_path_factory.mktemp("store")
+from cudal1.tracking.store import EXPERIMENT, settle
 
 
 def runs_of(store, key):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{store / 'mlflow.db'}")
-    (experiment,) = (e for e in client.search_experiments() if e.name == tracking.EXPERIMENT)
+    (experiment,) = (e for e in client.search_experiments() if e.name == EXPERIMENT)
     return client, client.search_runs([experiment.experiment_id], f"tags.key = '{key}'")
 
 
@@ -68,6 +64,63 @@ def test_a_killed_run_continues_as_one_curve(store):
     assert [(point.step, point.value) for point in curve] == [(1, 0.25), (2, 0.5)]
 
 
+@pytest.mark.slow
+def test_marks_are_logged_once_at_the_last_step_and_are_no_step(store):
+    for _ in range(2):
+        try:
+            with tracking.Run(store, "rl", key="marked", params={}) as run:
+                assert run.last_step in (-1, 4)
+                if run.last_step < 4:
+                    run.log(4, {"loss": 1.0})
+                run.mark({"success": 0.5, "mean_reward": 0.75})
+                assert run.last_step == 4
+                raise KeyError
+        except KeyError:
+            pass
+    client, (found,) = runs_of(store, "marked")
+    curve = client.get_metric_history(found.info.run_id, "heldout/success")
+    assert [(point.step, point.value) for point in curve] == [(4, 0.5)]
+
+
+def test_runs_of_stages_are_inside_the_run_of_the_whole(store):
+    for stage in ("sft", "rl"):
+        with tracking.Run(store, stage, key=f"in-{stage}", params={}, whole="toy pipeline"):
+            pass
+    marks = [{"heldout/success": 0.25}, {"heldout/success": 0.5}]
+    tracking.close(
+        store,
+        "toy pipeline",
+        text="It gained.",
+        numbers={"report/num_problems": 3},
+        by_stage=marks,
+        tags={"device": "cpu"},
+    )
+    client, (first,) = runs_of(store, "in-sft")
+    _, (second,) = runs_of(store, "in-rl")
+    inside = {run.data.tags["mlflow.parentRunId"] for run in (first, second)}
+    (whole,) = (client.get_run(run_id) for run_id in inside)
+    assert whole.info.run_name is not None
+    assert whole.info.status == "FINISHED"
+    assert whole.info.run_name.startswith("toy pipeline of ")
+    assert whole.data.tags["mlflow.note.content"] == "It gained."
+    curve = client.get_metric_history(whole.info.run_id, "heldout/success")
+    assert [(point.step, point.value) for point in curve] == [(0, 0.25), (1, 0.5)]
+    with tracking.Run(store, "sft", key="in-next", params={}, whole="toy pipeline"):
+        pass
+    _, (later,) = runs_of(store, "in-next")
+    assert later.data.tags["mlflow.parentRunId"] != whole.info.run_id
+
+
+def test_a_whole_that_is_one_of_its_name_is_closed_once(store):
+    for text in ("first", "second"):
+        tracking.close(store, "toy night", text=text, numbers={}, tags={}, is_only=True)
+    client, _ = runs_of(store, "none")
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    assert experiment is not None
+    (found,) = client.search_runs([experiment.experiment_id], "tags.whole = 'toy night'")
+    assert found.data.tags["mlflow.note.content"] == "first"
+
+
 def test_a_finished_run_is_followed_by_a_new_one(store):
     for _ in range(2):
         with tracking.Run(store, "sft", key="twice", params={}):
@@ -75,88 +128,8 @@ def test_a_finished_run_is_followed_by_a_new_one(store):
     assert len(runs_of(store, "twice")[1]) == 2
 
 
-def test_the_final_policy_becomes_a_version_with_its_files(store, tmp_path):
-    from mlflow import MlflowClient
-
-    policy = tmp_path / "rl"
-    policy.mkdir()
-    (policy / "model.safetensors").write_bytes(b"weights")
-    versions = []
-    for key in ("first", "second"):
-        with tracking.Run(store, "rl", key=key, params={}) as run:
-            run.log_checkpoint(policy)
-        versions += [tracking.register(store, "toy", policy, alias="newest") for _ in range(2)]
-    assert versions == [1, 1, 2, 2]
-    client = MlflowClient(tracking_uri=f"sqlite:///{store / 'mlflow.db'}")
-    found = client.get_model_version_by_alias("toy", "newest")
-    assert int(found.version) == 2
-    (kept,) = store.glob(f"mlruns/{found.run_id}/artifacts/policy/model.safetensors")
-    assert kept.read_bytes() == b"weights"
-
-
-def test_the_policy_saved_last_is_registered_whichever_run_began_last(store, tmp_path):
-    from mlflow import MlflowClient
-
-    policy = tmp_path / "challenger"
-    policy.mkdir()
-    (policy / "weights").touch()
-    for key, error in (("older", KeyError), ("newer", None), ("newest", KeyError), ("older", None)):
-        try:
-            with tracking.Run(store, "challenger", key=key, params={}) as run:
-                if error is not None:
-                    raise error
-                run.log_checkpoint(policy)
-        except KeyError:
-            pass
-    number = tracking.register(store, "again", policy, alias="newest")
-    client = MlflowClient(tracking_uri=f"sqlite:///{store / 'mlflow.db'}")
-    found = client.get_run(client.get_model_version("again", str(number)).run_id)
-    assert found.data.tags["key"] == "older"
-
-
-@pytest.fixture(scope="module")
-def two_versions(tmp_path_factory):
-    """Make a store with two policies in its registry, told apart by their weights."""
-    folder, policy = tmp_path_factory.mktemp("registry"), tmp_path_factory.mktemp("p") / "rl"
-    policy.mkdir()
-    for weights in (b"old", b"new"):
-        (policy / "model.safetensors").write_bytes(weights)
-        with tracking.Run(folder, "rl", key=weights.decode(), params={}) as run:
-            run.log_checkpoint(policy)
-        tracking.register(folder, "toy", policy, alias="newest")
-    return folder
-
-
-@pytest.mark.slow
-def test_an_alias_is_found_where_a_person_has_put_it(two_versions):
-    assert tracking.version_of(two_versions, "toy", alias="champion") is None
-    assert tracking.version_of(two_versions, "unheard-of", alias="champion") is None
-    for number in (1, 2, 1):
-        tracking.point(two_versions, "toy", alias="champion", version=number)
-        found = tracking.version_of(two_versions, "toy", alias="champion")
-        assert found is not None
-        assert found.number == number
-        assert found.made_at.endswith("+00:00")
-
-
-def test_the_policy_of_a_version_replaces_the_existing_one(two_versions, tmp_path):
-    out = tmp_path / "policy" / "champion"
-    for number, weights in ((1, b"old"), (2, b"new")):
-        tracking.bring(two_versions, "toy", version=number, out=out)
-        assert (out / "model.safetensors").read_bytes() == weights
-        (out / "left-over").touch()
-    tracking.bring(two_versions, "toy", version=1, out=out)
-    assert [path.name for path in out.iterdir()] == ["model.safetensors"]
-
-
-def test_notes_on_a_version_can_be_read(two_versions):
-    tracking.note(two_versions, "toy", version=2, tags={"night": 3, "gain": "0.1"})
-    assert tracking.notes(two_versions, "toy", version=2) == {"night": "3", "gain": "0.1"}
-    assert tracking.notes(two_versions, "toy", version=1) == {}
-
-
 def weights(folder, number, out):
-    tracking.bring(folder, "toy", version=number, out=out)
+    registry.bring(folder, "toy", version=number, out=out)
     return (out / "model.safetensors").read_bytes()
 
 
@@ -164,7 +137,7 @@ def weights(folder, number, out):
 def test_a_copied_or_moved_store_uses_its_own_folder(two_versions, tmp_path, take):
     first, moved, policy = tmp_path / "first", tmp_path / "moved here", tmp_path / "rl"
     shutil.copytree(two_versions, first)
-    tracking.settle(first)
+    settle(first)
     take(first, moved)
     before = sorted(first.rglob("*"))
     assert weights(moved, 1, tmp_path / "out") == b"old"
@@ -173,7 +146,7 @@ def test_a_copied_or_moved_store_uses_its_own_folder(two_versions, tmp_path, tak
     (policy / "model.safetensors").write_bytes(b"newest")
     with tracking.Run(moved, "rl", key="after", params={}) as run:
         run.log_checkpoint(policy)
-    assert tracking.register(moved, "toy", policy, alias="newest") == 3
+    assert registry.register(moved, "toy", policy, alias="best") == 3
     assert weights(moved, 3, tmp_path / "out") == b"newest"
     assert sorted(first.rglob("*")) == before
     assert [path for path in paths_in(moved / "mlflow.db") if str(moved.as_uri()) not in path] == []
@@ -183,7 +156,7 @@ def test_a_copied_or_moved_store_uses_its_own_folder(two_versions, tmp_path, tak
 def test_a_copy_survives_the_loss_of_its_original(two_versions, tmp_path):
     for name in ("a", "b", "c"):
         shutil.copytree(two_versions, tmp_path / name)
-        tracking.settle(tmp_path / name)
+        settle(tmp_path / name)
         assert weights(tmp_path / name, 2, tmp_path / "out") == b"new"
         shutil.rmtree(tmp_path / name)
 
@@ -221,23 +194,7 @@ def test_servers_and_runs_of_the_user_are_not_used(tmp_path, monkeypatch):
     policy.mkdir()
     with tracking.Run(tmp_path / "data", "rl", key="own", params={}) as run:
         run.log_checkpoint(policy)
-    assert tracking.register(tmp_path / "data", "toy", policy, alias="newest") == 1
-
-
-def test_a_version_without_files_gives_one_clear_line(two_versions, tmp_path):
-    aside = tmp_path / "aside"
-    shutil.move(two_versions / "mlruns", aside)
-    try:
-        with pytest.raises(StoreError, match="version 1: its files are gone") as caught:
-            tracking.bring(two_versions, "toy", version=1, out=tmp_path / "out")
-    finally:
-        shutil.move(aside, two_versions / "mlruns")
-    assert "\n" not in str(caught.value)
-
-
-def test_registering_an_untrained_policy_gives_one_clear_line(store, tmp_path):
-    with pytest.raises(StoreError, match="no run of stage nothing"):
-        tracking.register(store, "toy", tmp_path / "nothing", alias="newest")
+    assert registry.register(tmp_path / "data", "toy", policy, alias="best") == 1
 
 
 def test_a_locked_store_gives_one_clear_line(store, monkeypatch):

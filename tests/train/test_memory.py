@@ -14,6 +14,7 @@ from cudal1.settings.profiles import TrainingProfile
 from cudal1.settings.scale import ScaleParams
 from cudal1.train import memory
 from cudal1.train.policy import config_of
+from cudal1.train.sampling.draws import FreshDraw
 from cudal1.train.sampling.rollouts import ROOM, Rollouts
 from tests.train.runs import scale
 
@@ -161,7 +162,9 @@ def test_a_sampler_keeps_a_cache_of_the_forecast_size(
     from transformers import AutoModelForCausalLM
 
     model: Any = AutoModelForCausalLM.from_pretrained(tiny_policy)
-    sampler = Rollouts(temperature=1.0, top_p=1.0, max_new_tokens=40, end_ids=[1], pad_id=0)
+    sampler = Rollouts(
+        FreshDraw(temperature=1.0, top_p=1.0), max_new_tokens=40, end_ids=[1], pad_id=0
+    )
     sampler.sample(model, [[5] * 100, [6, 7]] * 2)
     kept = [(layer.keys, layer.values) for layer in sampler._decoder._cache.layers]  # pyright: ignore
     expected = memory.cache(tiny, rows=4, tokens=2 * ROOM)

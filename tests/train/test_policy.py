@@ -16,16 +16,8 @@ from cudal1.extract.extract import extract
 from cudal1.problem import DeviceClass, Split
 from cudal1.prompts.prompt import PromptStyle, generation_prompt
 from cudal1.suite import generator
-from cudal1.train.policy import (
-    EMBEDDED,
-    Chat,
-    Draw,
-    Sampled,
-    Sampler,
-    bring,
-    fingerprint,
-    token_counter,
-)
+from cudal1.train.policy import EMBEDDED, Chat, Sampled, Sampler, bring, fingerprint, token_counter
+from cudal1.train.sampling import draws
 
 HELDOUT = generator.problems(4, seed=9001, device_class=DeviceClass.CPU, split=Split.HELDOUT)
 HELLO: Chat = [{"role": "user", "content": "say matrix"}]
@@ -84,9 +76,8 @@ def drawn(
     scores: list[float], uniforms: torch.Tensor, *, temperature: float = 1.0, top_p: float = 1.0
 ) -> list[int]:
     """Return the token that each uniform number draws from one row of scores."""
-    draw = Draw(uniforms.unsqueeze(0), temperature=temperature, top_p=top_p)
     scores_BV = torch.tensor([scores] * len(uniforms))
-    return draw(torch.empty(0), scores_BV).argmax(-1).tolist()
+    return draws.drawn(scores_BV, uniforms, temperature=temperature, top_p=top_p).tolist()
 
 
 EVENLY = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000

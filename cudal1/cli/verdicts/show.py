@@ -7,15 +7,16 @@ markup, and nothing unprintable is printed.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cudal1.cli.answer import answer_console
-from cudal1.cli.ending import printable
-from cudal1.cli.settings import Settings
+from cudal1.cli.options.settings import Settings
+from cudal1.cli.terminal.answer import answer_console
+from cudal1.cli.terminal.ending import printable
 from cudal1.cli.verdicts.certified import GATES, sentence, why_not_more
 from cudal1.harness.shared.wire import LAYERS
 from cudal1.measurement import Measurement
@@ -62,9 +63,15 @@ def show(rows: list[Row], console: Console | None = None) -> None:
     console.print(table)
 
 
-def verdict_rows(verdict: Verdict, settings: Settings) -> list[Row]:
-    """Return the rows that show a verdict, the answer first."""
-    rows = [Row("verdict", _headline(verdict, settings.protocol), f"bold {_colour(verdict)}")]
+def verdict_rows(
+    verdict: Verdict, settings: Settings, waited_s: Mapping[str, float] | None = None
+) -> list[Row]:
+    """Return the rows that show a verdict, the answer first.
+
+    `waited_s` are the parts that the user has waited for, the verdict's own seconds in the last;
+    without them these alone are shown.
+    """
+    rows = [Row("verdict", headline(verdict, settings.protocol), f"bold {style(verdict)}")]
     if verdict.reason is not None:
         rows.append(Row("because", verdict.reason))
     if verdict.measurement is not None:
@@ -76,15 +83,28 @@ def verdict_rows(verdict: Verdict, settings: Settings) -> list[Row]:
         Row("judged on", f"{verdict.device_kind}, protocol {settings.name} {verdict.protocol_id}")
     )
     rows.append(Row("sandbox", sandbox_line(verdict.sandbox)))
-    rows.append(Row("took", took_line(verdict)))
+    rows.append(Row("took", took_line(verdict, waited_s or {"judging": verdict.judge_s})))
     return rows
 
 
-def took_line(verdict: Verdict) -> str:
-    """Return the time that a verdict took, and its phases, the longest first."""
-    spent = sorted(verdict.phases or (), key=lambda each: each[1], reverse=True)
-    said = [f"{s:.1f} s {name.removesuffix('_s')}" for name, s in spent if s >= SHOWN_S]
-    return f"{verdict.judge_s:.1f} s" + (f": {', '.join(said)}" if said else "")
+def took_line(verdict: Verdict, waited_s: Mapping[str, float]) -> str:
+    """Return the time that the user has waited, and its parts, the longest first.
+
+    The last part is the verdict's. Its phases stand in its place, with what they leave over.
+    """
+    parts = dict(waited_s)
+    if verdict.phases is not None and parts:
+        last = list(parts)[-1]
+        rest = parts.pop(last)
+        for name, seconds in verdict.phases:
+            part = name.removesuffix("_s")
+            parts[part] = parts.get(part, 0.0) + seconds
+            rest -= seconds
+        parts[last] = max(0.0, rest)
+    total = math.fsum(waited_s.values())
+    spent = sorted(parts.items(), key=lambda each: each[1], reverse=True)
+    said = [f"{seconds:.1f} s {part}" for part, seconds in spent if seconds >= SHOWN_S]
+    return f"{total:.1f} s" + (f": {', '.join(said)}" if len(said) > 1 else "")
 
 
 def sandbox_line(layers: tuple[str, ...]) -> str:
@@ -97,7 +117,8 @@ def sandbox_line(layers: tuple[str, ...]) -> str:
     return "; ".join(said)
 
 
-def _headline(verdict: Verdict, protocol: EvalProtocol) -> str:
+def headline(verdict: Verdict, protocol: EvalProtocol) -> str:
+    """Return a verdict in a few words, with its certified speedup."""
     word, measurement = WORDS[verdict.status], verdict.measurement
     if verdict.status is not Status.CORRECT:
         return word
@@ -119,7 +140,8 @@ def _headline(verdict: Verdict, protocol: EvalProtocol) -> str:
     return f"{word}; no difference shown"
 
 
-def _colour(verdict: Verdict) -> str:
+def style(verdict: Verdict) -> str:
+    """Return the colour of a verdict: red for a failure, green for a gain."""
     if verdict.status is not Status.CORRECT:
         return "red"
     return "green" if verdict.measurement is None or verdict.measurement.certified > 1 else "yellow"

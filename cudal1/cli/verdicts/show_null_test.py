@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudal1.cli.answer import json_text
-from cudal1.cli.settings import Settings
+from cudal1.cli.options.settings import Settings
+from cudal1.cli.terminal.answer import json_text
 from cudal1.cli.verdicts.show import Row, sandbox_line, show
 from cudal1.harness.schedule.calibration import Calibration, calibrate
 from cudal1.verdict import Verdict

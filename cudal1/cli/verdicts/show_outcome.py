@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import fmean, median
 
 from cudal1.baseline import Baseline
-from cudal1.cli.answer import json_text
-from cudal1.cli.settings import Settings
+from cudal1.cli.options.settings import Settings
+from cudal1.cli.terminal.answer import json_text
 from cudal1.cli.verdicts.outcome import Outcome
 from cudal1.cli.verdicts.show import Row, show
 from cudal1.cli.verdicts.verdict_file import Judged

@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
-from cudal1.harness.builds.caches import cache_folder
+from cudal1.files.user_cache import cache_folder
 from cudal1.harness.builds.toolchain import processor
 from cudal1.harness.device.device import Device
 from cudal1.problem import Problem

@@ -3,8 +3,9 @@
 It imports torch once and forks a child for each problem. Whatever a file does (hang, crash, exit,
 print, fill memory, patch torch) ends with that child and costs no other problem. A child answers
 twice: with what `trial.py` saw of the reference, and, where a protocol is given, with the mutants
-that the correctness check notices (`harness.admission.mutants`). `admission.py` holds the asking
-process.
+that the correctness check notices (`harness.admission.mutants`). A request with a `profile_mode`
+has one answer, the reference's profile (`harness.admission.profiling`). `admission.py` holds the
+asking process.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn
         os.environ[reference.SCRATCH] = folder
         os.chdir(folder)
         problem = Problem.model_validate(request["problem"])
-        seen = answered(partial(_seen, problem, request))
+        look = _profiled if "profile_mode" in request else _seen
+        seen = answered(partial(look, problem, request))
         answer(seen)
         if seen["reason"] is None and request["protocol"] is not None:
             answer(answered(partial(_examined, problem, request)))
@@ -171,6 +173,12 @@ def _seen(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
         mode=Mode.CONSTRUCTED if protocol is None else protocol.mode,
         is_examined=protocol is not None,
     )
+
+
+def _profiled(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
+    from cudal1.harness.admission.profiling import profiled
+
+    return profiled(problem, device=request["device"], mode=Mode(request["profile_mode"]))
 
 
 def _examined(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import diskcache
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
-from cudal1.harness.builds.caches import cache_folder
+from cudal1.files.user_cache import cache_folder
 from cudal1.record import content_id
 
 log = logging.getLogger("cudal1")

@@ -1,5 +1,5 @@
 -- Which successful candidates of each problem, whoever found them, have the highest certified speedup, and which of them were judged since?
-select v.problem_id, v.candidate_id, v.certified, v.judged_at > $since as is_new, decode(k.source) as source
+select v.problem_id, v.candidate_id, v.certified, strftime(v.judged_at, '%Y-%m-%dT%H:%M:%S') > $since as is_new, decode(k.source) as source
 from judged v join candidates k using (candidate_id)
 where v.status = 'correct' and v.certified is not null
   and v.device_kind = $device_kind and v.protocol_id = $protocol_id and list_contains($problem_ids, v.problem_id)

@@ -11,6 +11,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from cudal1.program.names import last_name
+
 __all__ = ["compiled"]
 
 _COMPILERS = {"load_inline", "RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel"}
@@ -33,7 +35,7 @@ def compiled(tree: ast.Module, source: str) -> set[int]:
     uses: dict[str, list[ast.Name]] = {}
     values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _last_name(node.func) in _COMPILERS:
+        if isinstance(node, ast.Call) and last_name(node.func) in _COMPILERS:
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 parts = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
                 given |= {id(part) for part in parts}
@@ -95,11 +97,3 @@ def _other_names(tree: ast.Module) -> Iterator[str]:
                 yield from names
             case _:
                 pass
-
-
-def _last_name(function: ast.expr) -> str:
-    match function:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""

@@ -21,6 +21,7 @@ from typing import Any
 from cudal1.train.environment import Offers
 from cudal1.train.sampling.again import Again
 from cudal1.train.sampling.attention import is_plain
+from cudal1.train.sampling.draws import FreshDraw
 from cudal1.train.sampling.rollouts import OnEnd, Rollouts
 from cudal1.train.sampling.served import Served
 
@@ -183,8 +184,7 @@ def _rollouts(trainer: Any) -> Rollouts | None:
     if trainer.use_vllm or sharded or not is_plain(trainer.model):
         return None
     return Rollouts(
-        temperature=trainer.temperature,
-        top_p=trainer.top_p,
+        FreshDraw(temperature=trainer.temperature, top_p=trainer.top_p),
         max_new_tokens=trainer.max_completion_length,
         end_ids=trainer.eos_token_ids,
         pad_id=trainer.processing_class.pad_token_id,

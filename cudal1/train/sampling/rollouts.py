@@ -1,4 +1,4 @@
-"""Sample answers of a policy while it is trained, as `generate` would, with less waiting.
+"""Sample answers of a policy with plain attention, as `generate` would, with less waiting.
 
 A small policy's decoding step launches hundreds of kernels, each of which ends before the next one
 is launched. Here the cache has a fixed size. So on a GPU one step, drawing included, is recorded as
@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudal1.train.sampling import caches
+from cudal1.train.sampling.draws import Draw
 
 if TYPE_CHECKING:
     import torch
@@ -33,30 +34,22 @@ WARM_UPS = 3
 
 
 class Rollouts:
-    """A sampler for a policy (`attention.is_plain`) that learns between two calls.
+    """A sampler for a policy (`attention.is_plain`) that may learn between two calls.
 
-    It draws with torch's generator of the policy's device, by the temperature and nucleus of
-    transformers' own warpers: tokens have the distribution that `generate` gives them. The cache
-    and the recording stay from call to call, even while the policy learns (`memory.rollouts`).
+    The cache and the recording stay from call to call, even while the policy learns
+    (`memory.rollouts`).
 
     Args:
-        temperature: above 0.
-        top_p: tokens are drawn from the likeliest that have this probability together.
+        draw: draws tokens (`draws`).
         max_new_tokens: the longest answer, its end token counted.
         end_ids: tokens that end an answer.
         pad_id: any token; fills the left of short prompts.
     """
 
     def __init__(
-        self,
-        *,
-        temperature: float,
-        top_p: float,
-        max_new_tokens: int,
-        end_ids: Sequence[int],
-        pad_id: int,
+        self, draw: Draw, *, max_new_tokens: int, end_ids: Sequence[int], pad_id: int
     ) -> None:
-        self._warpers = _warpers(temperature, top_p)
+        self._draw = draw
         self._max_new_tokens = max_new_tokens
         self._end_ids = tuple(end_ids)
         self._pad_id = pad_id
@@ -104,7 +97,7 @@ class Rollouts:
             batch=batch,
             room=room,
             num_tokens=self._max_new_tokens,
-            warpers=self._warpers,
+            draw=self._draw,
             end_ids=self._end_ids,
             pad_id=self._pad_id,
             weights=weights,
@@ -131,7 +124,7 @@ class _Decoder:
         batch: int,
         room: int,
         num_tokens: int,
-        warpers: Any,
+        draw: Draw,
         end_ids: Sequence[int],
         pad_id: int,
         weights: tuple[int, ...],
@@ -140,7 +133,7 @@ class _Decoder:
 
         self.batch, self.room, self.weights = batch, room, weights
         self._model = model
-        self._warpers = warpers
+        self._draw = draw
         self._graph: Any = None
         self._cache = caches.fixed(read, batch=batch, room=room)
         device = model.device
@@ -153,9 +146,10 @@ class _Decoder:
         self._answers_BT = torch.zeros((batch, num_tokens), dtype=torch.long, device=device)
         self._count_1 = torch.zeros(1, dtype=torch.long, device=device)
         self._has_ended_B = torch.zeros(batch, dtype=torch.bool, device=device)
+        draw.reserve(batch, num_tokens, device)
 
     def record(self) -> None:
-        """Record the step as a CUDA graph, which draws new random numbers at each replay.
+        """Record the step as a CUDA graph; torch's generator gives new numbers at each replay.
 
         Raises:
             RuntimeError: the policy does something that cannot be recorded, such as asking the
@@ -188,6 +182,7 @@ class _Decoder:
         self._mask_B11L.zero_()
         self._mask_B11L[:, 0, 0, :width] = mask_PW[places_B]
         self._positions_B1.copy_(mask_PW.sum(-1, keepdim=True)[places_B] - 1)
+        self._draw.begin()
         self._append(logits_PV[places_B])
 
     @property
@@ -240,24 +235,10 @@ class _Decoder:
     def _append(self, logits_BV: torch.Tensor) -> None:
         import torch
 
-        probs_BV = self._warpers(self._tokens_B1, logits_BV.float()).softmax(-1)
-        # what multinomial does for one draw, but without its check of probabilities on the host
-        drawn_B = (probs_BV / torch.empty_like(probs_BV).exponential_()).argmax(-1)
+        drawn_B = self._draw(logits_BV, self._count_1)
         drawn_B = torch.where(self._has_ended_B, self._pad_id, drawn_B)
         self._answers_BT.index_copy_(1, self._count_1, drawn_B.unsqueeze(1))
         self._has_ended_B.logical_or_((drawn_B.unsqueeze(1) == self._end_ids).any(-1))
         self._tokens_B1.copy_(drawn_B.unsqueeze(1))
         self._positions_B1.add_(1)
         self._count_1.add_(1)
-
-
-def _warpers(temperature: float, top_p: float) -> Any:
-    """Return the changes that `generate` makes to scores, in its order."""
-    from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
-
-    warpers = LogitsProcessorList()
-    if temperature != 1.0:
-        warpers.append(TemperatureLogitsWarper(temperature))
-    if top_p < 1.0:
-        warpers.append(TopPLogitsWarper(top_p))
-    return warpers

@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.kernelbench import admission as bench
 from benchmarks.kernelbench.admission import class_of
-from benchmarks.kernelbench.sizes import shrunk, sizes_of
+from benchmarks.kernelbench.sizes import sizes_of
+from cudal1.suite.halving import shrunk
 
 PROBLEM = """import torch
 import torch.nn as nn

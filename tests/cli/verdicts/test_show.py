@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cudal1.baseline import Baseline
-from cudal1.cli.settings import choose
+from cudal1.cli.options.settings import choose
 from cudal1.cli.verdicts.show import WORDS, Row, show, verdict_rows
 from cudal1.harness.shared.wire import LAYERS
 from cudal1.measurement import Measurement
@@ -56,15 +56,18 @@ def verdict(status: Status = Status.CORRECT, **parts: Any) -> Verdict:
     )
 
 
+WAITED = {"starting": 2.0, "trying the reference": 1.0, "judging": 0.5}
+
+
 def shown(found: Verdict) -> dict[str, str]:
-    rows = verdict_rows(found, choose(None, "cpu", "cpu", None))
+    rows = verdict_rows(found, choose(None, "cpu", "cpu", None), WAITED)
     return {row.label: row.text for row in rows}
 
 
 @pytest.mark.parametrize("status", Status)
 def test_the_status_comes_first_in_words(status: Status) -> None:
     flags = (DECIDING,) if status is Status.HACKED else ()
-    rows = verdict_rows(verdict(status, flags=flags), choose(None, "cpu", "cpu", None))
+    rows = verdict_rows(verdict(status, flags=flags), choose(None, "cpu", "cpu", None), WAITED)
     assert rows[0].text.startswith(WORDS[status])
 
 
@@ -89,8 +92,17 @@ def test_the_headline_holds_the_certified_speedup(changes: dict[str, Any], said:
 def test_stages_are_listed_by_their_seconds_the_longest_first() -> None:
     spent = Phases(starting_s=0.02, compiling_s=41.0, checking_s=2.14, measuring_s=4.9)
     found = verdict().model_copy(update={"judge_s": 48.06, "phases": spent})
-    assert shown(found)["took"] == "48.1 s: 41.0 s compiling, 4.9 s measuring, 2.1 s checking"
-    assert shown(verdict())["took"] == "0.5 s"
+    rows = verdict_rows(found, choose(None, "cpu", "cpu", None), {"starting": 2.0, "judging": 50.0})
+    took = {row.label: row.text for row in rows}["took"]
+    assert took == (
+        "52.0 s: 41.0 s compiling, 4.9 s measuring, 2.1 s checking, 2.0 s starting, 1.9 s judging"
+    )
+
+
+def test_all_that_was_waited_for_is_counted() -> None:
+    assert shown(verdict())["took"] == "3.5 s: 2.0 s starting, 1.0 s trying the reference, " + (
+        "0.5 s judging"
+    )
 
 
 def test_a_measurement_names_the_compared_sides() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.cli.settings import choose
+from cudal1.cli.options.settings import choose
 from cudal1.cli.verdicts.outcome import Outcome
 from cudal1.cli.verdicts.show_outcome import as_text, show_outcome
 from cudal1.cli.verdicts.verdict_file import Judged

@@ -20,11 +20,13 @@ import pytest
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.ledger import Ledger
 from cudal1.settings.params import Params
+from cudal1.tracking import registry
 from cudal1.tracking import runs as tracking
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from cudal1.train.group import group
 from cudal1.train.policy import EMBEDDED
 from tasks import policy, rl, selfsup, sft
+from tasks.learning import training
 from tasks.learning.training import Steps, _write_plot
 from tasks.night import challenger, champion, tuned
 from tasks.stage import Stage
@@ -63,7 +65,7 @@ class Run:
         self.last_step = last_step
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        self.points.append((step, values["loss"]))
+        self.points.append((step, values["trainer/loss"]))
         self.last_step = max(step, self.last_step)
 
 
@@ -128,7 +130,7 @@ def test_values_logged_after_a_steps_checkpoint_are_not_lost(ledger: Ledger) -> 
     steps.log(1, {"loss": 1.0})
     steps.log(1, {"train_s": 2.0})
     steps.tell()
-    assert found == [{"loss": 1.0, "train_s": 2.0}]
+    assert found == [{"trainer/loss": 1.0, "seconds/train_s": 2.0}]
 
 
 BODIES = {
@@ -168,6 +170,7 @@ def fine_tune(patch: pytest.MonkeyPatch, examine: Callable[..., Mapping[str, flo
     patch.setattr(sft, "_pairs", lambda _: [])
     patch.setattr(sft, "train_sft", fake_trainer)
     patch.setattr(sft, "examine", examine)
+    patch.setattr(training, "origin", lambda _: {"terms": "these"})
     sft.fine_tune(stage_of("sft"))
 
 
@@ -192,9 +195,10 @@ def test_a_stage_killed_during_its_examination_resumes_its_run_with_each_step_on
     monkeypatch.chdir(tmp_path)
     fine_tune(monkeypatch, lambda *_: {})
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'data' / 'mlflow.db'}")
-    (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    (run,) = client.search_runs(experiments, "tags.stage = 'sft'")
     assert run.info.status == "FINISHED"
-    points = client.get_metric_history(run.info.run_id, "loss")
+    points = client.get_metric_history(run.info.run_id, "trainer/loss")
     made = [(step, 1.0 / step) for step in range(1, NUM_STEPS + 1)]
     assert [(point.step, point.value) for point in points] == made
     with Ledger.read(tmp_path / "data") as ledger:
@@ -207,6 +211,8 @@ def test_checkpoints_with_steps_that_the_ledger_has_forgotten_are_not_used(
 ) -> None:
     """A stage that was killed between its export and its end is a new run of the ledger."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "register", lambda *_, **__: 1)
+    monkeypatch.setattr(registry, "point_to_best", lambda *_, **__: 1)
     monkeypatch.setattr(tracking, "Run", lambda *_, **__: nullcontext(Kept([])))
     for _ in range(2):  # no call has marked the work as done
         fine_tune(monkeypatch, lambda *_: {})
@@ -226,6 +232,9 @@ class Kept(Run):
 
     def __exit__(self, *_: object) -> None:
         self._happened.append("finished")
+
+    def mark(self, _: Mapping[str, float]) -> None:
+        self._happened.append("marked")
 
     def log_checkpoint(self, _: Path) -> None:
         self._happened.append("kept")
@@ -257,7 +266,7 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
         "fitting_problems": lambda *_, **__: [SimpleNamespace(id=str(i)) for i in range(999)],
         "verdict_source": lambda *_, **__: nullcontext(judge),
         "ContrastiveWorld": lambda *_, **__: SimpleNamespace(end_step=lambda: None, problem_ids=[]),
-        "current_night": lambda: SimpleNamespace(number=1),
+        "current_night": lambda: SimpleNamespace(number=1, whole="night 1"),
         "product": lambda path: [] if "history" in path.name else [{"is_new": True}],
     }
     for module in modules:
@@ -265,15 +274,17 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
             if hasattr(module, what):
                 monkeypatch.setattr(module, what, stand_in)
     monkeypatch.setattr(tracking, "Run", lambda *_, **__: Kept(happened))
-    monkeypatch.setattr(tracking, "register", says("registered"))
+    monkeypatch.setattr(training, "origin", lambda _: {"terms": "these"})
+    monkeypatch.setattr(registry, "register", says("registered"))
+    monkeypatch.setattr(registry, "point_to_best", says("compared"))
     monkeypatch.setattr(Ledger, "export", says("exported"))
     monkeypatch.chdir(tmp_path)
     BODIES[name](stage_of(name))
     is_reinforced = name in ("rl", "challenger")
     ready = ["ready"] if is_reinforced else []
     examined = f"examined by {(judge,) if is_reinforced else ()}"
-    work = [*ready, "trained", *([] if name == "tuned" else [examined]), "kept"]
-    registered = ["registered"] if name == "rl" else []
+    work = [*ready, "trained", *([] if name == "tuned" else [examined, "marked"]), "kept"]
+    registered = ["registered", "compared"] if name in ("sft", "selfsup", "rl") else []
     assert happened == [*work, *registered, "exported", "finished"]
 
 
@@ -332,7 +343,7 @@ def test_a_policy_that_rl_cannot_train_is_refused_before_any_work(
     monkeypatch.chdir(tmp_path)
     body, kind = FIRST_TO_SEE[name]
     leave_untrainable(tmp_path / "data" / "policy" / kind)
-    for brings in (tracking, policy.policy):
+    for brings in (registry, policy.policy):
         monkeypatch.setattr(brings, "bring", lambda *_, **__: None)
     monkeypatch.setattr(champion, "current_night", lambda: SimpleNamespace(champion=1, number=1))
     monkeypatch.setattr("tasks.learning.training.admitted_problems", lambda _: [])

@@ -174,7 +174,7 @@ def test_a_running_stage_is_not_cleaned_away(project: Project) -> None:
         ledger.begin("filter", run="one")
         done = clean(project)
     assert done.returncode == 2
-    assert "data/ledger.duckdb: a run is using it; stop the run, then clean\n" in done.stderr
+    assert "data/.ledger.duckdb: a run is using it; stop the run, then clean\n" in done.stderr
     assert (project.data / "ledger.duckdb").exists()
 
 

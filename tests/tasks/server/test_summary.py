@@ -20,6 +20,7 @@ MARKS = {
 @pytest.fixture
 def metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     folder = tmp_path / "data" / "metrics"
     folder.mkdir(parents=True)
     (folder / "selfsup-r1.json").write_text(json.dumps(MARKS))
@@ -51,3 +52,32 @@ def test_a_missing_report_is_not_named(metrics: Path, capsys: pytest.CaptureFixt
     (metrics.parent / "report" / "index.html").touch()
     print_summary()
     assert "report:" in capsys.readouterr().out
+
+
+def test_the_last_table_has_headline_and_null_test_and_the_findings_follow(
+    metrics: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (metrics.parent / "report").mkdir()
+    said = {
+        "findings": ["rl is worse than r1 by 0.09 (0.01 to 0.17)."],
+        "headlines": [
+            {"label": "Mean speedup", "value": "1.50", "note": "measured again"},
+            {"label": "Null test", "value": "1.00", "note": "none above 1.01"},
+        ],
+    }
+    (metrics.parent / "report" / "findings.json").write_text(json.dumps(said))
+    print_summary()
+    shown = capsys.readouterr().out
+    table, findings = shown.split("what this run shows:")
+    assert "Mean speedup" in table
+    assert "none above 1.01" in table
+    assert "1. rl is worse than r1 by 0.09 (0.01 to 0.17)." in findings
+    assert "took " in findings
+
+
+def test_marks_have_their_intervals(metrics: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ends = {"heldout_success_low": 0.05, "heldout_success_high": 0.25}
+    (metrics / "selfsup-r1.json").write_text(json.dumps({**MARKS, **ends}))
+    (metrics.parent / "shards" / "selfsup@r1").mkdir(parents=True)
+    print_summary()
+    assert "12.5% (5.0% to 25.0%)" in capsys.readouterr().out

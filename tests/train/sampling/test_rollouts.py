@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cudal1.train.sampling.attention import is_plain
+from cudal1.train.sampling.draws import DrawingProcessor, FreshDraw, GivenDraw
 from cudal1.train.sampling.rollouts import Rollouts
 
 VOCABULARY, PAD, END = 61, 0, 1
@@ -60,9 +61,9 @@ def model() -> Any:
     return made.eval()
 
 
-def rollouts(**changed: Any) -> Rollouts:
-    settings = {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 24}
-    return Rollouts(end_ids=[END], pad_id=PAD, **{**settings, **changed})  # pyright: ignore[reportArgumentType]
+def rollouts(*, temperature: float = 1.0, top_p: float = 1.0, max_new_tokens: int = 24) -> Rollouts:
+    draw = FreshDraw(temperature=temperature, top_p=top_p)
+    return Rollouts(draw, max_new_tokens=max_new_tokens, end_ids=[END], pad_id=PAD)
 
 
 def generated(model: Any, prompts: Any, **settings: Any) -> list[list[int]]:
@@ -117,6 +118,42 @@ def test_tokens_of_equal_random_numbers_equal_those_of_generate(
     assert len(set(map(tuple, expected))) == len(PROMPTS)
 
 
+@pytest.mark.parametrize(("temperature", "top_p"), [(0.0, 1.0), (1.0, 1.0), (0.7, 0.9)])
+def test_answers_of_given_numbers_equal_those_of_generate(
+    model: Any, temperature: float, top_p: float
+) -> None:
+    import torch
+    from transformers import LogitsProcessorList
+
+    uniforms = torch.rand((24, len(PROMPTS)), dtype=torch.float64)
+    ours, theirs = (GivenDraw(temperature=temperature, top_p=top_p) for _ in range(2))
+    ours.give(uniforms)
+    mine = Rollouts(ours, max_new_tokens=24, end_ids=[END], pad_id=PAD).sample(model, PROMPTS)
+    theirs.give(uniforms)
+    theirs.reserve(len(PROMPTS), 24, "cpu")
+    theirs.begin()
+    processor = LogitsProcessorList([DrawingProcessor(theirs)])
+    expected = generated(model, PROMPTS, do_sample=False, logits_processor=processor)
+    assert mine == expected
+    for answer, a, b in zip(mine, ours.logprobs(), theirs.logprobs(), strict=True):
+        assert a[: len(answer)] == pytest.approx(b[: len(answer)], abs=1e-4)
+
+
+def test_a_later_call_draws_by_its_own_numbers_and_may_have_fewer_answers(model: Any) -> None:
+    import torch
+
+    draw = GivenDraw(temperature=1.0, top_p=1.0)
+    sampler = Rollouts(draw, max_new_tokens=24, end_ids=[END], pad_id=PAD)
+    uniforms = torch.rand((24, len(PROMPTS)), dtype=torch.float64)
+    draw.give(uniforms)
+    first = sampler.sample(model, PROMPTS)
+    draw.give(1 - uniforms[:, :2])
+    assert sampler.sample(model, PROMPTS[:2]) != first[:2]
+    draw.give(uniforms[:, :2])
+    assert sampler.sample(model, PROMPTS[:2]) == first[:2]
+    assert len(draw.logprobs()) == 2
+
+
 def test_each_answer_is_reported_when_it_has_ended(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +168,8 @@ def test_each_answer_is_reported_when_it_has_ended(
             assert place not in told
             told[place] = tokens, len(watched.scores)
 
-    ours = Rollouts(temperature=1.0, top_p=1.0, max_new_tokens=24, end_ids=range(20), pad_id=PAD)
+    draw = FreshDraw(temperature=1.0, top_p=1.0)
+    ours = Rollouts(draw, max_new_tokens=24, end_ids=range(20), pad_id=PAD)
     answers = ours.sample(watched, PROMPTS, on_end=on_end)
     assert {place: tokens for place, (tokens, _) in told.items()} == dict(enumerate(answers))
     for tokens, num_drawn in told.values():

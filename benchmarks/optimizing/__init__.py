@@ -1,0 +1,1 @@
+"""Measure `cudal1 optimize`."""

@@ -1,0 +1,1 @@
+"""Techniques that are read from sources, beside a person's reading of them."""

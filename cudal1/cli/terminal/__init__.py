@@ -1,0 +1,1 @@
+"""The terminal side of commands: answers, complaints, progress, exit codes."""

@@ -1,0 +1,155 @@
+"""Tests of the five sentences: what they compare, regressions, choices, and what is missing."""
+
+# ruff: noqa: RUF001 (× is what readers see)
+from __future__ import annotations
+
+import json
+from html import unescape
+
+import pytest
+
+from cudal1.report.findings import findings
+from cudal1.report.headline import headlines
+from cudal1.report.page import page_html
+from cudal1.report.policies import before, best_policy, examined
+from cudal1.report.publish import publish
+from cudal1.report.summary import summary_markdown
+from cudal1.report.tables.table import markdown_text
+
+NUM_PROBLEMS = 12
+
+
+@pytest.fixture
+def policies(made):
+    """Return a function that builds the input of policies with one reward each, by stage.
+
+    A reward is certified for each of the held-out problems, which differ by far more.
+    """
+
+    def build(rewards, **changes):
+        rows = {"problems": [], "completions": [], "verdicts": []}
+        for number in range(1, NUM_PROBLEMS + 1):
+            rows["problems"].append(made.problem(number, split="heldout"))
+            for stage, reward in rewards.items():
+                problem, candidate = f"p1{number}", f"{stage}-{number}"
+                rows["completions"].append(
+                    made.answer(problem, candidate, stage=stage, provider="policy")
+                )
+                rows["verdicts"].append(made.verdict(problem, candidate, number + reward))
+        return made.build(rows, **changes)
+
+    return build
+
+
+def test_there_are_five_sentences_whatever_there_is(empty, realistic):
+    for given in (empty, realistic):
+        assert len(findings(given)) == 5
+        assert all(said.endswith(".") and "\n" not in said for said in findings(given))
+
+
+def test_a_regression_is_a_finding(policies):
+    given = policies({"policy": 0.0, "sft": 0.5, "selfsup@r1": 0.75, "rl": 0.5})
+    said = findings(given)[2]
+    assert "sft is better than base by 0.50 (0.50 to 0.50)" in said
+    assert "selfsup r1 is better than sft by 0.25" in said
+    assert "rl is worse than selfsup r1 by 0.25 (0.25 to 0.25)" in said
+
+
+def test_the_best_policy_is_named_though_it_is_not_the_last(policies):
+    given = policies({"policy": 0.0, "sft": 0.5, "selfsup@r1": 0.75, "rl": 0.5})
+    best = best_policy(given)
+    assert best is not None
+    assert best.label == "selfsup r1"
+    said = findings(given)[1]
+    assert "is selfsup r1: mean reward 7.25" in said
+    assert "where base has 6.50" in said
+    assert "; rl, the last, has 7.00" in said
+    (tile,) = [tile for tile in headlines(given) if tile.label == "Held-out success"]
+    assert "from base to selfsup r1, the best by mean reward; rl, the last: 100 %" in tile.note
+
+
+def test_the_last_policy_is_compared_with_the_best_too(policies):
+    given = policies({"policy": 0.0, "sft": 0.75, "selfsup@r1": 0.5, "rl": 0.25})
+    assert "rl is worse than sft by 0.50" in findings(given)[2]
+
+
+def test_the_later_one_of_equal_policies_is_the_best(policies):
+    best = best_policy(policies({"policy": 0.5, "sft": 0.5}))
+    assert best is not None
+    assert best.stage == "sft"
+
+
+def test_a_training_without_success_is_said(policies):
+    assert "no training improved on it" in findings(policies({"policy": 0.5, "sft": 0.25}))[1]
+
+
+def test_policies_are_not_told_apart_where_the_interval_holds_zero(made):
+    rows = {"problems": [], "completions": [], "verdicts": []}
+    for number in range(1, 9):
+        rows["problems"].append(made.problem(number, split="heldout"))
+        for stage, reward in (("policy", 2.0), ("sft", 1.0 if number % 2 else 3.0)):
+            candidate = f"{stage}-{number}"
+            rows["completions"].append(
+                made.answer(f"p1{number}", candidate, stage=stage, provider="policy")
+            )
+            rows["verdicts"].append(made.verdict(f"p1{number}", candidate, reward))
+    assert "sft is not told apart from base (+0.00, -" in findings(made.build(rows))[2]
+
+
+def test_a_stage_is_compared_with_what_it_was_trained_from(policies):
+    params = {"rl.init": "sft", "selfsup.rounds.r1.init": "sft"}
+    given = policies({"policy": 0.0, "sft": 0.5, "selfsup@r1": 0.75, "rl": 0.25}, params=params)
+    earlier = [before(given, policy) for policy in examined(given)]
+    assert [None if each is None else each.label for each in earlier] == [
+        None,
+        "base",
+        "sft",
+        "sft",
+    ]
+    assert "rl is worse than sft by 0.25" in findings(given)[2]
+
+
+def test_rows_of_the_ablation_are_no_policies_of_the_pipeline(policies):
+    given = policies({"policy": 0.0, "ablation@plain": 0.5})
+    assert [policy.label for policy in examined(given)] == ["base"]
+
+
+def test_the_gain_is_that_of_second_measurements(made):
+    rows = {
+        "problems": [made.problem(1), made.problem(2)],
+        "verdicts": [made.verdict("p11", "c", 3.0), made.verdict("p12", "d", 2.0)],
+    }
+    assert "no second measurement says how much of it lasts" in findings(made.build(rows))[0]
+    rows["transferred"] = [
+        {
+            "problem_id": f"p1{number}",
+            "candidate_id": candidate,
+            "device_kind": made.device,
+            "status": "correct",
+            "speedup": again,
+            "certified": again,
+            "is_null_test": False,
+        }
+        for number, candidate, again in ((1, "c", 1.5), (2, "d", 1.0))
+    ]
+    said = findings(made.build(rows))[0]
+    assert "a mean speedup of 1.25× (1.00 to 1.50)" in said
+    assert "more than 1.01× for 1 of them" in said
+    assert "2.50× when they were chosen" in said
+
+
+def test_a_null_test_that_gains_is_said(made):
+    null = {"status": "correct", "speedup": 1.2, "certified": 1.1}
+    given = made.build({"null_test": [{"problem_id": "a", **null}]})
+    assert "of 1 references that were judged as candidates 1 gained" in findings(given)[4]
+
+
+def test_page_summary_and_file_have_the_same_sentences(realistic, tmp_path):
+    publish(realistic, tmp_path)
+    kept = json.loads((tmp_path / "findings.json").read_text("utf-8"))["findings"]
+    assert tuple(kept) == findings(realistic)
+    page, summary = unescape(page_html(realistic)), summary_markdown(realistic)
+    for said in kept:
+        assert said in page
+        assert markdown_text(said) in summary
+    assert page.index(kept[0]) < page.index('class="tile"')

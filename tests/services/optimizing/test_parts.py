@@ -1,0 +1,120 @@
+"""Tests of budgets, authors, files beside a module, remedies and the formatted version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.errors import ConfigError, ConsentError, StoreError
+from cudal1.services.optimizing.authors import TEACHER_NAMES, authors, default_names
+from cudal1.services.optimizing.budget import Budget, Meter, budget_of
+from cudal1.services.optimizing.keeping import finished, formatted
+from cudal1.services.optimizing.places import Places
+from cudal1.services.optimizing.remedies import with_remedy
+from cudal1.services.optimizing.state import Find, State
+from cudal1.verdict import Status
+from tests.services.test_reviewing import VERDICT
+
+
+@pytest.mark.parametrize("option", ["minutes", "verdicts", "usd"])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_a_budget_of_nothing_is_refused_with_its_option(option: str, value: float) -> None:
+    given = {"minutes": None, "verdicts": None, "usd": None} | {option: value}
+    with pytest.raises(ConfigError, match=rf"--{option} .*: is no budget"):
+        budget_of(**given)  # pyright: ignore[reportArgumentType]
+
+
+def test_without_options_the_budget_is_five_minutes() -> None:
+    assert budget_of(None, None, None) == Budget(minutes=5.0)
+
+
+def test_the_first_limit_that_is_reached_counts() -> None:
+    now, spent = 0.0, 1.0
+    meter = Meter(Budget(minutes=1, verdicts=2, usd=3), lambda: spent, now=lambda: now)
+    assert meter.used_up is None
+    spent = 4.0
+    assert meter.used_up == "the 3 USD are spent"
+    meter.num_verdicts = 2
+    assert meter.used_up == "the 2 verdicts are made"
+    now = 60.0
+    assert meter.used_up == "the 1 minutes are over"
+
+
+def test_default_authors_need_no_key_and_no_network() -> None:
+    found = authors(default_names(), None, usd=None)
+    assert [each.name for each in found] == [*TEACHER_NAMES, "embedded"]
+
+
+def test_an_unknown_author_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"--with gpt4: no such provider; name teachers, emb"):
+        authors(["gpt4"], None, usd=None)
+
+
+def test_an_author_that_charges_needs_an_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    monkeypatch.delenv("CUDAL1_MAY_SPEND_USD", raising=False)
+    with pytest.raises(ConsentError, match=r"--with gpt-4o: it charges; .* --usd 5"):
+        authors(["gpt-4o"], None, usd=None)
+    assert [each.name for each in authors(["gpt-4o"], None, usd=1.0)] == ["gpt-4o"]
+
+
+def test_an_amount_without_an_author_that_charges_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--usd 2: none of librarian.* charges"):
+        authors(["teachers"], None, usd=2.0)
+
+
+def test_files_stand_beside_the_module(tmp_path: Path) -> None:
+    places = Places(tmp_path / "model.py")
+    names = [places.version.name, places.record.name, places.report.name, places.ledger.name]
+    assert names == ["model.faster.py", "model.faster.json", "model.report.html", "model.optimize"]
+    assert Places(tmp_path / "folder").version.name == "folder.faster.py"
+
+
+def test_a_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
+    places = Places(tmp_path / "model.py")
+    assert places.kept() is None
+    places.version.write_text("mine")
+    with pytest.raises(StoreError, match=r"model\.faster\.py: was not kept by cudal1 optimize"):
+        places.kept()
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("raises ModuleNotFoundError: No module named 'x'", "install what it imports"),
+        ("raises RuntimeError: Found no NVIDIA driver on your system", "needs a GPU"),
+        ("gives different outputs for equal inputs and weights", "--mode eval"),
+    ],
+)
+def test_a_reason_has_its_remedy_on_the_same_line(reason: str, remedy: str) -> None:
+    said = with_remedy(reason)
+    assert said.startswith(reason)
+    assert remedy in said
+    assert "\n" not in said
+
+
+def test_an_unknown_reason_stays_as_it_is() -> None:
+    assert with_remedy("raises KeyError: 'a'") == "raises KeyError: 'a'"
+
+
+def test_a_version_is_formatted_and_names_its_author() -> None:
+    find = Find(Candidate(problem_id="p", source="x=[1,\n 2]\n"), VERDICT, "fuser")
+    assert finished(find).source == ("# Written by fuser, kept by cudal1 optimize.\nx = [1, 2]\n")
+
+
+def test_a_source_that_cannot_be_formatted_stays_as_it_is() -> None:
+    assert formatted("def f(:") == "def f(:"
+
+
+def test_only_a_certified_gain_becomes_the_best() -> None:
+    state = State()
+    wrong = VERDICT.model_copy(
+        update={"status": Status.INCORRECT, "reason": "it is", "measurement": None}
+    )
+    assert not state.judged(Find(Candidate(problem_id="p", source="a"), wrong, "one"))
+    assert state.gains == []
+    assert state.judged(Find(Candidate(problem_id="p", source="b"), VERDICT, "one"))
+    assert not state.judged(Find(Candidate(problem_id="p", source="c"), VERDICT, "one"))
+    assert [find.candidate.source for find in state.gains] == ["b", "c"]
