@@ -15,7 +15,7 @@ from typing import NamedTuple
 from cudal1.extract.extract import extract
 from cudal1.problem import Problem
 from cudal1.selection.reward import speed_reward, success_reward
-from cudal1.serving.client import RemoteJudge
+from cudal1.serving.client import RemoteError, RemoteJudge
 from cudal1.serving.messages import Asks, Submission
 
 PROMPT = """Write a faster version of this PyTorch module. It must be called ModelNew, take the \
@@ -58,10 +58,12 @@ class KernelTasks:
         """Return the prompt of a problem.
 
         Raises:
-            KeyError: the server has no such problem.
+            RemoteError: the server has no such problem, or does not answer.
         """
         if key not in self._problems:
             ids = {each.key: each.id for each in self.judge.problems()}
+            if key not in ids:
+                raise RemoteError(f"{key}: the server has no such problem; keys() lists them")
             self._problems[key] = self.judge.problem(ids[key])
         return PROMPT.format(source=self._problems[key].source)
 

@@ -3,9 +3,9 @@
     cudal1 serve --suite kernelbench:../KernelBench --device cuda
     CUDAL1_URL=… CUDAL1_TOKEN=… python kernelbench_evaluator.py runs/my_run eval_results.json
 
-A run's folder has files such as `level_1_problem_23_sample_0_kernel.py`. The result has the form of
-KernelBench's eval_results.json: by problem, `compiled`, `correctness`, `runtime` (ms), and the
-certified speedup in `metadata`.
+A run's folder has files such as `level_1_problem_23_sample_0_kernel.py`, all of one level. The
+result has the form of KernelBench's eval_results.json, for its `benchmark_eval_analysis.py`: by
+problem, `compiled`, `correctness`, `runtime` (ms), and the certified speedup in `metadata`.
 """
 
 import json
@@ -23,12 +23,17 @@ KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
 
 def evaluated(run: Path, judge: RemoteJudge) -> dict[str, list[dict]]:
     """Return the results of a run's kernels, by the problem's number."""
-    names = [path.name for path in sorted(run.iterdir()) if KERNEL.fullmatch(path.name)]
-    places = [[int(number) for number in KERNEL.fullmatch(name).groups()] for name in names]
+    named = [(KERNEL.fullmatch(path.name), path) for path in run.iterdir()]
+    kernels = {tuple(map(int, name.groups())): path for name, path in named if name}
+    places = sorted(kernels)
+    if len({level for level, _, _ in places}) != 1:
+        raise SystemExit(f"{run}: needs kernels of one level; the results name no level")
     answers = judge.judge_many(
         [
-            Submission(problem=f"{level}/{problem}", source=(run / name).read_text())
-            for name, (level, problem, _) in zip(names, places, strict=True)
+            Submission(
+                problem=f"{level}/{problem}", source=kernels[level, problem, sample].read_text()
+            )
+            for level, problem, sample in places
         ]
     )
     found: dict[str, list[dict]] = {}
@@ -45,6 +50,7 @@ def result_of(answer: Answer) -> dict:
         "compiled": verdict is not None and verdict.status is not Status.NO_BUILD,
         "correctness": verdict is not None and verdict.is_successful,
         "runtime": -1.0 if timed is None else timed.candidate_us / 1000,
+        "runtime_stats": {},
         "metadata": {
             "certified_speedup": answer.speedup,
             "reason": answer.reason if verdict is None else verdict.reason,

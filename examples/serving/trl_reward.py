@@ -11,8 +11,12 @@ tasks = KernelTasks(os.environ["CUDAL1_URL"], os.environ["CUDAL1_TOKEN"])
 
 
 def certified_speedup(completions, key, **_):
-    """Return the certified speedup of each completion, 0 for one that is not correct."""
-    return tasks.rewards(key, completions)
+    """Return the certified speedup of each completion, 0 for one that is not correct.
+
+    A completion is a text, or messages where the prompt is messages.
+    """
+    texts = [each if isinstance(each, str) else each[-1]["content"] for each in completions]
+    return tasks.rewards(key, texts)
 
 
 if __name__ == "__main__":
@@ -20,7 +24,10 @@ if __name__ == "__main__":
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
 
-    rows = [{"prompt": tasks.prompt(key), "key": key} for key in tasks.keys()]  # noqa: SIM118
+    rows = [
+        {"prompt": [{"role": "user", "content": tasks.prompt(key)}], "key": key}
+        for key in tasks.keys()  # noqa: SIM118
+    ]
     GRPOTrainer(
         model=os.environ.get("MODEL", "Qwen/Qwen2.5-Coder-1.5B-Instruct"),
         reward_funcs=certified_speedup,

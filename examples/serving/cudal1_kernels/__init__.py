@@ -1,7 +1,9 @@
 """verifiers: the judge as a taskset, one task for each problem of the server.
 
     CUDAL1_URL=… CUDAL1_TOKEN=… PYTHONPATH=examples/serving vf-eval cudal1-kernels \
-        --env.agent.harness.id null -n 5
+        --env.agent.harness.id null --env.agent.runtime.type subprocess --push False -n 5
+
+Without the last two settings vf-eval runs on Prime Intellect's machines, and uploads the results.
 """
 
 import asyncio
