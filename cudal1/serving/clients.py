@@ -71,6 +71,10 @@ class Clients:
                 found = client
         return found
 
+    def knows(self, client: Client) -> bool:
+        """Return whether the client's token is still in the file."""
+        return any(each.token_sha256 == client.token_sha256 for each in self.all)
+
     def refresh(self) -> bool:
         """Read the file again if it has changed; return whether it was read.
 

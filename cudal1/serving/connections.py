@@ -1,8 +1,9 @@
 """Connections that send nothing, or slowly, are ended, and never crowd others out.
 
 uvicorn waits for ever for the rest of a request. Here a request has to be whole within a time, and
-an address has few connections that no client has proven its own: one more ends the oldest. So slow
-connections cost each other's places, not a client's.
+an address has few connections that no client has proven its own: one more ends the oldest. A client
+has few connections, too: one more ends the one that it has not used for longest. So connections
+cost the places of others of the same address or client, and the server never runs out of files.
 """
 
 from __future__ import annotations
@@ -14,36 +15,62 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from cudal1.serving.clients import Client
+from cudal1.serving.limits import host_of
+
+Place = tuple[str, int]
+"""The other side's address and port."""
+Holder = tuple[str, str]
+"""A client by its name, or an address."""
+
 READ_S = 20.0
 """Seconds in which a request has to be whole, head and body."""
 MAX_UNPROVEN = 32
 """Connections of one address that no client has proven its own."""
+CONNECTIONS_OF_A_REQUEST = 2
+"""Connections that a client may have for each request that it may have open."""
 UNREAD = (h11.IDLE, h11.SEND_BODY)
 """States of the other side while a request is not whole."""
 
 
 class Connections:
-    """The open connections that no client has proven its own, by address, the oldest first."""
+    """The open connections of each client, and those of each address that no client has proven."""
 
     def __init__(self) -> None:
-        self._unproven: defaultdict[str, OrderedDict[int, asyncio.Transport]] = defaultdict(
+        self._of: defaultdict[Holder, OrderedDict[Place, asyncio.Transport]] = defaultdict(
             OrderedDict
         )
+        """The connections of a holder, the longest unused first."""
+        self._holders: dict[Place, Holder] = {}
 
-    def add(self, place: tuple[str, int], transport: asyncio.Transport) -> None:
+    def add(self, place: Place, transport: asyncio.Transport) -> None:
         """Note a new connection, and end the address's oldest if there are too many."""
-        mine = self._unproven[place[0]]
-        mine[place[1]] = transport
-        if len(mine) > MAX_UNPROVEN:
-            mine.popitem(last=False)[1].abort()
+        self._give(place, transport, ("address", host_of(place[0])), MAX_UNPROVEN)
 
-    def proven(self, place: tuple[str, int]) -> None:
-        """Note that a connection is a client's, or has ended."""
-        mine = self._unproven.get(place[0])
-        if mine is not None:
-            mine.pop(place[1], None)
-            if not mine:
-                del self._unproven[place[0]]
+    def proven(self, place: Place, client: Client) -> None:
+        """Note that a client uses a connection, and end its longest unused if it has too many."""
+        transport = self.ended(place)
+        if transport is not None:
+            most = CONNECTIONS_OF_A_REQUEST * client.max_open
+            self._give(place, transport, ("client", client.name), most)
+
+    def ended(self, place: Place) -> asyncio.Transport | None:
+        """Forget a connection and return it; None if it is not known."""
+        holder = self._holders.pop(place, None)
+        if holder is None:
+            return None
+        transport = self._of[holder].pop(place)
+        if not self._of[holder]:
+            del self._of[holder]
+        return transport
+
+    def _give(self, place: Place, transport: asyncio.Transport, holder: Holder, most: int) -> None:
+        self._of[holder][place] = transport
+        self._holders[place] = holder
+        if len(self._of[holder]) > most:
+            place, oldest = self._of[holder].popitem(last=False)
+            del self._holders[place]
+            oldest.abort()
 
 
 def protocol_with(connections: Connections) -> type[H11Protocol]:
@@ -73,7 +100,7 @@ def protocol_with(connections: Connections) -> type[H11Protocol]:
             """Forget the connection."""
             self._end_waiting()
             if self.client is not None:
-                connections.proven(self.client)
+                connections.ended(self.client)
             super().connection_lost(exc)
 
         def _end_waiting(self) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import html
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,7 +56,9 @@ MIN_FREE_BYTES = 1 << 30
 MAY_NOT_OWN = "your token allows no own problems; name one that /v1/problems lists"
 
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a verdict")]
-After = Annotated[int, Query(ge=0, description="The number of the last answer that you have")]
+After = Annotated[
+    int, Query(ge=0, lt=1 << 63, description="The number of the last answer that you have")
+]
 
 
 class Catalogue:
@@ -88,6 +91,7 @@ class Interface:
         bell: rings at each answer.
         quotas: counts a batch's submissions.
         metrics: counts everything.
+        knows: returns whether a client has not been removed.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class Interface:
         bell: Bell,
         quotas: Quotas,
         metrics: Metrics,
+        knows: Callable[[Client], bool],
     ) -> None:
         self._folder = folder
         self._store = store
@@ -110,6 +115,7 @@ class Interface:
         self._bell = bell
         self._quotas = quotas
         self._metrics = metrics
+        self._knows = knows
 
     def app(self, version: str) -> FastAPI:
         """Return the application."""
@@ -133,8 +139,9 @@ class Interface:
         app.get("/v1/problems/{problem_id}", response_model=Problem)(self.problem)
         app.get("/metrics", response_class=Response)(self.metrics)
         app.get("/health", response_model=Health)(self.health)
+        page = cache(lambda: page_of(app.openapi()))
         app.get("/docs", response_class=HTMLResponse, include_in_schema=False)(
-            lambda: HTMLResponse(page_of(app.openapi()))
+            lambda: HTMLResponse(page())
         )
         return app
 
@@ -167,12 +174,15 @@ class Interface:
         An event's id is the answer's number. With the header Last-Event-ID, or `after`, the stream
         goes on behind it.
         """
-        client, last = _client(request).name, request.headers.get("last-event-id", "")
+        known, last = _client(request), request.headers.get("last-event-id", "")
+        client = known.name
         if last.isascii() and last.isdigit() and len(last) < 16:
             after = int(last)
         while True:
             event = self._bell.event(client)
             found = await run_in_threadpool(self._store.answered, client, after=after, limit=PAGE)
+            if not self._knows(known):
+                return
             for answer in found:
                 yield ServerSentEvent(data=answer, event="answer", id=str(answer.number))
                 after = answer.number or after
@@ -287,7 +297,9 @@ def _malformed(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
-    said = f"{where}: {first['msg']}".encode("ascii", "backslashreplace").decode()
+    said = f"{where}: {first['msg'].removeprefix('Value error, ')}".encode(
+        "ascii", "backslashreplace"
+    ).decode()
     return JSONResponse({"detail": said[:MAX_SAID]}, 422)
 
 

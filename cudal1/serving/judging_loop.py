@@ -271,6 +271,7 @@ class JudgingLoop:
                 opening_s = 2 * (time.monotonic() - began)
                 self._charge(batch[0].waiting.client, opening_s)
             began = time.monotonic()
+        kept_s = 0.0
         by_id = {task.candidate.id: task for task in batch}
         work = [(task.problem, task.candidate) for task in batch]
         record_of = self._record_of(protocol) if timing else _no_record
@@ -284,7 +285,9 @@ class JudgingLoop:
             else:
                 task = by_id[said.verdict.candidate_id]
                 self._keep(task, said, spent_s)
-            self._charge(task.waiting.client, spent_s - self._usual_s)
+            # what it takes to keep a verdict is paid by its client, not by the next verdict's
+            before_s, kept_s = kept_s, time.monotonic() - began
+            self._charge(task.waiting.client, spent_s - before_s + kept_s - self._usual_s)
             self._usual_s += USUAL_WEIGHT * (spent_s - self._usual_s)
 
     def _repeat(self, task: _Task, known: Verdict) -> None:

@@ -57,7 +57,7 @@ class Tokens:
         """
         scheme, _, token = authorization.partition(" ")
         token = token if scheme.lower() == "bearer" else ""
-        place = _place(address)
+        place = host_of(address)
         proof = place, digest_of(token)
         limiter = self._guesses.get(place)
         if limiter is not None and not limiter.has_capacity() and proof not in self._proven:
@@ -114,7 +114,7 @@ class Quotas:
         await limiter.acquire(amount)
 
 
-def _place(address: str) -> str:
+def host_of(address: str) -> str:
     """Return what one host may have: an IPv4 address, or a network of IPv6 addresses."""
     try:
         found = ip_address(address)

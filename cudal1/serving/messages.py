@@ -1,9 +1,13 @@
-"""The messages of the server's interface: what a client sends, and what it gets."""
+"""The messages of the server's interface: what a client sends, and what it gets.
+
+Threat: a body may hold a million mistakes, and a report of each takes seconds in which nothing else
+is served. So the first few mistakes of a body are found, and no more.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -19,7 +23,18 @@ MAX_BATCH = 256
 Source = Annotated[str, Field(min_length=1), AfterValidator(naming_utf8)]
 
 
-class Asks(Record):
+class Message(Record):
+    """A message that is refused at once if it has more fields than there are."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > len(cls.model_fields):
+            raise ValueError(f"give no fields but {', '.join(cls.model_fields)}")
+        return given
+
+
+class Asks(Message):
     """The questions of a client about a candidate."""
 
     timing: bool = True
@@ -60,10 +75,12 @@ class Submission(Asks):
         return self
 
 
-class Batch(Record):
+class Batch(Message):
     """Several submissions, of which all are taken or none."""
 
-    submissions: Annotated[tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH)]
+    submissions: Annotated[
+        tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
+    ]
 
 
 class State(StrEnum):

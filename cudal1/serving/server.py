@@ -151,7 +151,15 @@ def serve(
             one_team=one_team,
         )
         interface = Interface(
-            place.folder, store, loop, catalogue, rules, bell=bell, quotas=quotas, metrics=metrics
+            place.folder,
+            store,
+            loop,
+            catalogue,
+            rules,
+            bell=bell,
+            quotas=quotas,
+            metrics=metrics,
+            knows=clients.knows,
         )
         app = interface.app(version)
         gate = Gate(app, Tokens(clients), quotas, connections.proven, metrics.requested)

@@ -9,6 +9,7 @@ import pytest
 import uvicorn
 
 from cudal1.serving import connections
+from cudal1.serving.clients import Client
 from cudal1.serving.connections import Connections, protocol_with
 
 LIMIT_S = 60
@@ -81,16 +82,51 @@ class Transport:
         self.is_ended = True
 
 
+def opened(known: Connections, *places: tuple[str, int]) -> list[Transport]:
+    """Open connections and return their transports."""
+    found = [Transport() for _ in places]
+    for place, each in zip(places, found, strict=True):
+        known.add(place, each)  # type: ignore[arg-type]
+    return found
+
+
+def ended(transports: list[Transport]) -> list[int]:
+    """Return which of the connections were ended."""
+    return [number for number, each in enumerate(transports) if each.is_ended]
+
+
+ALICE = Client(name="alice", token_sha256="0" * 64, max_open=1)
+
+
 def test_one_connection_too_many_ends_the_oldest_unproven_one_of_its_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "MAX_UNPROVEN", 2)
-    known, opened = Connections(), [Transport() for _ in range(5)]
-    for port, each in enumerate(opened[:3]):
-        known.add(("a", port), each)  # type: ignore[arg-type]
-        if port == 0:
-            known.proven(("a", 0))
-    known.add(("b", 3), opened[3])  # type: ignore[arg-type]
-    assert [each.is_ended for each in opened] == [False] * 5
-    known.add(("a", 4), opened[4])  # type: ignore[arg-type]
-    assert [each.is_ended for each in opened] == [False, True, False, False, False]
+    known = Connections()
+    mine = opened(known, ("a", 0))
+    known.proven(("a", 0), ALICE)
+    mine += opened(known, ("a", 1), ("a", 2), ("b", 3))
+    assert ended(mine) == []
+    mine += opened(known, ("a", 4))
+    assert ended(mine) == [1]
+    known.ended(("a", 2))
+    mine += opened(known, ("a", 5))
+    assert ended(mine) == [1]
+
+
+def test_a_host_has_as_few_unproven_connections_with_all_its_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "MAX_UNPROVEN", 2)
+    known = Connections()
+    assert ended(opened(known, *((f"2001:db8::{number}", number) for number in range(3)))) == [0]
+
+
+def test_one_connection_too_many_of_a_client_ends_its_longest_unused() -> None:
+    known, places = Connections(), [("a", number) for number in range(4)]
+    mine = opened(known, *places)
+    for number in (0, 1, 0, 2):
+        known.proven(places[number], ALICE)
+    assert ended(mine) == [1]
+    known.proven(places[3], ALICE.model_copy(update={"name": "bob"}))
+    assert ended(mine) == [1]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
+from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError, StoreError, WorkerError
 from cudal1.serving import judging_loop
 from cudal1.serving.messages import Answer, State
@@ -94,6 +98,25 @@ def test_a_client_with_much_in_its_queue_does_not_hold_up_another(judging: Judgi
     answers(judging, "alice", 40)
     order = judging.device.asked
     assert max(order.index(received(text).candidate.id) for text in ("b0", "b1")) < 8
+
+
+def test_a_client_pays_for_the_keeping_of_its_verdicts(
+    judging: Judging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = judging.ledger.add_judged
+
+    def slow(candidate: Candidate, *rest: Any) -> None:
+        if "slow" in candidate.source:
+            time.sleep(0.5)
+        add(candidate, *rest)
+
+    monkeypatch.setattr(judging.ledger, "add_judged", slow)
+    judging.submit("alice", *(f"slow {number}" for number in range(6)))
+    judging.submit("bob", *(f"b{number}" for number in range(12)))
+    judging.loop.start()
+    answers(judging, "bob", 12)
+    assert len(answers(judging, "alice", 0)) < 6
+    answers(judging, "alice", 6)
 
 
 def test_a_busy_device_is_tried_until_it_is_free(judging: Judging) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from pydantic import ValidationError
 
 from cudal1.serving.client import RemoteError, RemoteJudge
-from cudal1.serving.messages import MAX_BATCH, State, Submission
+from cudal1.serving.messages import MAX_BATCH, Batch, State, Submission
 from cudal1.verdict import Status
 from tests.serving.conftest import Running
 from tests.serving.played import PROBLEMS
@@ -138,6 +139,29 @@ def test_a_body_that_is_no_submission_is_refused(server: Running, body: bytes) -
         for path in ("/v1/submissions", "/v1/batches"):
             response = alice.post(path, content=body, headers={"content-type": "application/json"})
             assert response.status_code in (400, 422), response.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"submissions": [1] * 999},
+        {"submissions": [{}] * 999},
+        {"submissions": [{f"field {number}": 1 for number in range(999)}] * 99},
+        {f"field {number}": 1 for number in range(999)},
+    ],
+)
+def test_few_of_a_body_s_many_mistakes_are_looked_for(content: dict[str, Any]) -> None:
+    for message in (Batch, Submission):
+        with pytest.raises(ValidationError) as error:
+            message.model_validate(content)
+        assert error.value.error_count() < 9
+
+
+@pytest.mark.parametrize("after", ["-1", "x", "9" * 19, "9" * 400])
+def test_a_number_that_no_answer_has_is_refused(server: Running, after: str) -> None:
+    with server.client("alice") as alice:
+        for path in ("/v1/answers", "/v1/stream"):
+            assert alice.get(path, params={"after": after}).status_code == 422
 
 
 def test_own_problems_need_a_token_that_allows_them(server: Running) -> None:
