@@ -126,6 +126,8 @@ def serve(
             else:
                 answer(token)
             return
+        if as_json:
+            raise ConfigError("--json goes with --new-token; answers of the server are JSON anyway")
         _refuse_plain(place, is_plain=plain)
         settings = choose(params, device, protocol, precision, contract, mode)
         problems = _problems(suite or ["shipped"], sizes, settings)

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -100,10 +101,28 @@ def listening(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
+        is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        remedy = "give another --port" if is_port else "give an address of this machine as --host"
         in_use = error.errno == errno.EADDRINUSE
-        remedy = "give another --port" if in_use else "give an address of this machine as --host"
         said = "is in use" if in_use else f"cannot be listened on ({error.strerror})"
         raise ConfigError(f"{host}:{port}: {said}; {remedy}") from error
+
+
+def check_tls(certificate: Path, key: Path) -> None:
+    """Load a certificate and its key as the server will.
+
+    Raises:
+        ConfigError: they are no PEM files of a certificate and its key, or the key is locked.
+    """
+    try:  # without an answer for a passphrase OpenSSL would ask the terminal
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"--certificate {certificate} --key {key}: cannot be used together "
+            f"({getattr(error, 'reason', None) or error}); give PEM files of a certificate chain "
+            "and of its key, without a passphrase"
+        ) from error
 
 
 def serve(
@@ -119,12 +138,14 @@ def serve(
     """Serve until SIGINT or SIGTERM.
 
     Raises:
-        ConfigError: the folder, the port or the clients' file cannot be used.
+        ConfigError: the folder, the port, the certificate or the clients' file cannot be used.
         StoreError: ledger or queue cannot be used, at the start or later.
     """
     with ExitStack() as opening:
         opening.enter_context(held(place.folder))
         clients = Clients(place.tokens)
+        if place.certificate is not None and place.key is not None:
+            check_tls(place.certificate, place.key)
         listener = opening.enter_context(listening(place.host, place.port))
         ledger = opening.enter_context(Ledger.open(place.folder))
         ledger.begin(_stage(place.folder))

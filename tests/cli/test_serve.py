@@ -70,6 +70,11 @@ def test_a_folder_that_another_server_holds_is_named(run: Run, tmp_path: Path) -
         (["--certificate", "c.pem"], "--certificate c.pem: no such file"),
         (["--certificate", "model.py"], "--certificate and --key go together"),
         (["--host", "192.0.2.1", "--plain"], "give an address of this machine as --host"),
+        (["--json"], "--json goes with --new-token"),
+        (
+            ["--certificate", "model.py", "--key", "model.py"],
+            "give PEM files of a certificate chain and of its key, without a passphrase",
+        ),
     ],
 )
 def test_a_wrong_option_is_one_line(
