@@ -6,6 +6,7 @@ import logging
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +27,7 @@ from cudal1.cli.options.suites import SizesOption, load_named
 from cudal1.cli.terminal.answer import answer, answer_json
 from cudal1.cli.terminal.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
+from cudal1.settings import extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -128,6 +130,8 @@ def serve(
             return
         if as_json:
             raise ConfigError("--json goes with --new-token; answers of the server are JSON anyway")
+        if cluster is not None and find_spec("ray") is None:
+            raise ConfigError(f"--cluster {extras.remedy('ray')}")
         _refuse_plain(place, is_plain=plain)
         settings = choose(params, device, protocol, precision, contract, mode)
         problems = _problems(suite or ["shipped"], sizes, settings)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness.admission.trying import ReferenceTrial
-from cudal1.harness.builds.build_cache import default_folder
-from cudal1.harness.builds.builder import Builder
+from cudal1.harness.cluster.cluster_builder import builder_for
 from cudal1.harness.judgement import Judgement
 from cudal1.harness.schedule.assignment import Refusal
 from cudal1.harness.schedule.device_processes import DeviceProcess, kill
@@ -75,6 +74,11 @@ class Bench:
         """Return how many devices judge."""
         return len(self._running())
 
+    @property
+    def is_here(self) -> bool:
+        """Return whether all devices are this machine's; others may have other compilers."""
+        return not any(each.machine for each in self._running())
+
     def is_open_for(self, protocol: EvalProtocol) -> bool:
         """Return whether the devices are held, by judges of this protocol."""
         return self._fleet is not None and self._protocol == protocol
@@ -89,8 +93,7 @@ class Bench:
         self.rest()
         device_processes = self._running()
         with ExitStack() as opening:
-            devices = [each.device for each in device_processes]
-            builder = opening.enter_context(Builder(devices, protocol, default_folder()))
+            builder = opening.enter_context(builder_for(device_processes, protocol))
             self._fleet = opening.enter_context(
                 Fleet(device_processes, protocol, wait_s=WAIT_S, builder=builder)
             )

@@ -248,7 +248,8 @@ class JudgingLoop:
         if problem is None:
             self._answer(waiting, "its problem is in none of the server's suites", 0.0)
             return None
-        if missing := missing_for(waiting.candidate.source, self._rules.device_class):
+        missing = missing_for(waiting.candidate.source, self._rules.device_class)
+        if missing and self._bench.is_here:
             self._answer(waiting, f"the server cannot build it: it {remedy(missing)}", 0.0)
             return None
         task = _Task(waiting, problem, waiting.asks.protocol(self._rules.protocol))
