@@ -8,12 +8,13 @@ compared in pairs: by verdicts a second, and by the time of a request for a know
 attacks go on at once, by a process of the lowest priority, at RATE requests a second:
 
 * bodies that are too long, by their header and chunked;
-* bodies, heads and paths that are malformed;
+* bodies that are malformed, one of them as long as a body may be and with a mistake in each item;
 * wrong tokens;
 * other clients' answers, read by their ids;
 * connections that send a byte a second, SLOW at a time.
 
-Each attack counts the responses that it should not have had.
+Long bodies come from a second client, since they use its requests of a minute up. Each attack
+counts the responses that it should not have had.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ UNLIMITED = "  requests_per_minute: 1000000\n"
 """Setting of the honest client, which asks as often as it can."""
 LONG = 3 << 20
 """Bytes of a body that is too long."""
+MISTAKES = b'{"submissions":[' + b"1," * 1_000_000 + b"1]}"
+"""A body with a million mistakes, nearly as long as a body may be."""
 REFUSED = {400, 401, 403, 404, 409, 413, 422, 429}
 
 
@@ -66,7 +69,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--window", type=float, default=12.0, help="seconds")
     parser.add_argument("--out", type=Path, default=common.RESULTS)
-    parser.add_argument("--attack", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--attack", nargs=5, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.attack:
         attack(*given.attack)
@@ -85,7 +88,7 @@ def measured(folder: Path, num_pairs: int, window_s: float) -> dict[str, Any]:
     requests: list[float] = []
     numbers = itertools.count()
     with (
-        running(Server(folder, "fake", ["honest", "hostile"], UNLIMITED)) as server,
+        running(Server(folder, "fake", ["honest", "hostile", "wordy"], UNLIMITED)) as server,
         httpx2.Client(
             base_url=server.url,
             headers={"Authorization": f"Bearer {server.tokens['honest']}"},
@@ -160,7 +163,15 @@ def _window(client: httpx2.Client, numbers: Iterator[int], window_s: float) -> t
 
 
 def _attacker(server: Server, secret: str) -> subprocess.Popen[str]:
-    words = ("--attack", server.url, server.tokens["hostile"], secret, server.tokens["honest"][:8])
+    tokens = server.tokens
+    words = (
+        "--attack",
+        server.url,
+        tokens["hostile"],
+        tokens["wordy"],
+        secret,
+        tokens["honest"][:8],
+    )
     return subprocess.Popen(
         ["nice", "-n", "19", *python("benchmarks.serving.hostile", *words)],
         stdin=subprocess.PIPE,
@@ -179,14 +190,16 @@ def _told(attacker: subprocess.Popen[str], word: str) -> dict[str, int]:
     return json.loads(attacker.stdout.readline())
 
 
-def attack(url: str, token: str, secret: str, beginning: str) -> None:
+def attack(url: str, token: str, wordy: str, secret: str, beginning: str) -> None:
     """Attack while standard input says so; answer each of its lines with the counts so far."""
     counts: Counter[str] = Counter()
     for line in sys.stdin:
         stop: list[bool] = []
         if line.strip() == "on":
-            given = (url, token, secret, beginning, counts, stop)
-            threads = [Thread(target=each, args=given) for each in (_requests, _slow)]
+            threads = [
+                Thread(target=_requests, args=(url, token, wordy, secret, beginning, counts, stop)),
+                Thread(target=_slow, args=(url, counts, stop)),
+            ]
             for each in threads:
                 each.start()
             print(json.dumps(counts), flush=True)
@@ -198,14 +211,24 @@ def attack(url: str, token: str, secret: str, beginning: str) -> None:
 
 
 def _requests(
-    url: str, token: str, secret: str, beginning: str, counts: Counter[str], stop: list[bool]
+    url: str,
+    token: str,
+    wordy: str,
+    secret: str,
+    beginning: str,
+    counts: Counter[str],
+    stop: list[bool],
 ) -> None:
-    mine = {"Authorization": f"Bearer {token}", "content-type": "application/json"}
+    mine, other = (
+        {"Authorization": f"Bearer {each}", "content-type": "application/json"}
+        for each in (token, wordy)
+    )
     kinds: dict[str, Callable[[httpx2.Client, int], httpx2.Response]] = {
         "oversize": lambda c, _: c.post("/v1/batches", content=b"x" * LONG, headers=mine),
         "oversize, chunked": lambda c, _: c.post(
-            "/v1/batches", content=iter([b"x" * (1 << 18)] * 12), headers=mine
+            "/v1/batches", content=iter([b"x" * (1 << 18)] * 12), headers=other
         ),
+        "malformed, long": lambda c, _: c.post("/v1/batches", content=MISTAKES, headers=other),
         "malformed": lambda c, n: c.post(
             "/v1/batches", content=(b"[" * 9999, b"{", b"\xff", b"null")[n % 4], headers=mine
         ),
@@ -227,9 +250,7 @@ def _requests(
             time.sleep(1.0 / RATE)
 
 
-def _slow(
-    url: str, token: str, secret: str, beginning: str, counts: Counter[str], stop: list[bool]
-) -> None:
+def _slow(url: str, counts: Counter[str], stop: list[bool]) -> None:
     host, port = url.removeprefix("http://").split(":")
     opened: list[socket.socket] = []
     while not stop:
