@@ -11,7 +11,8 @@ of the server, and where it asks for patience.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,6 +37,8 @@ REQUEST_LIMIT_S = 30.0
 """Seconds that a request may take besides."""
 MAX_PAUSE_S = 10.0
 """Seconds between two tries at most."""
+BATCH_BYTES = 1 << 20
+"""Bytes of the JSON of several submissions at most; a server takes 2 MiB."""
 PASSING = frozenset({429, 502, 503, 504, 507})
 """Statuses after which the same request may be answered later."""
 
@@ -91,9 +94,12 @@ class RemoteJudge:
             RemoteError: the server refuses a request, or does not answer.
         """
         found: list[Answer] = []
-        for start in range(0, len(submissions), MAX_BATCH):
-            found += self.submit(submissions[start : start + MAX_BATCH])
-        return [self.wait(each) for each in found]
+        waiting: deque[Answer] = deque()
+        for batch in _batches(submissions):
+            waiting += self.submit(batch)
+            while len(waiting) > MAX_BATCH:  # the server lets so many wait and no more
+                found.append(self.wait(waiting.popleft()))
+        return found + [self.wait(each) for each in waiting]
 
     def submit(self, submissions: Sequence[Submission]) -> list[Answer]:
         """Submit up to `MAX_BATCH` candidates; return what is known of each.
@@ -162,6 +168,21 @@ class RemoteJudge:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _batches(submissions: Sequence[Submission]) -> Iterator[list[Submission]]:
+    """Yield the submissions in batches that a server takes by its default limits."""
+    batch: list[Submission] = []
+    num_bytes = 0
+    for each in submissions:
+        size = len(each.model_dump_json().encode())
+        if batch and (len(batch) == MAX_BATCH or num_bytes + size > BATCH_BYTES):
+            yield batch
+            batch, num_bytes = [], 0
+        batch.append(each)
+        num_bytes += size
+    if batch:
+        yield batch
 
 
 def _detail(response: httpx2.Response) -> str:

@@ -55,6 +55,13 @@ def test_the_client_judges_many_and_returns_them_in_order(server: Running) -> No
             judge.judge("nothing", "x")
 
 
+def test_the_client_sends_long_sources_in_batches_that_the_server_takes(server: Running) -> None:
+    sources = [f"long {number} " + "é" * 70_000 for number in range(20)]
+    with RemoteJudge(server.url, server.tokens["alice"]) as judge:
+        found = judge.judge_many([Submission(problem=KEY, source=each) for each in sources])
+    assert [each.state for each in found] == [State.DONE] * 20
+
+
 def events(client: httpx2.Client, count: int, **headers: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the first answers of a stream, each with its event's id."""
     found: list[tuple[str, dict[str, Any]]] = []
