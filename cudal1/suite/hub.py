@@ -32,7 +32,7 @@ def rows(
         dataset: its id on the hub, or a folder; with `files`, the format, such as `parquet`.
         revision: of the hub; None is the newest.
         columns: the columns that a row must have.
-        owner: whose dataset it should be, for the message.
+        owner: the name of the dataset that it should be, for the message.
         remedy: the advice where it cannot be had.
         files: files that hold the rows.
 

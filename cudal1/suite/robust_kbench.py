@@ -1,7 +1,7 @@
 """Tasks of robust-kbench (Sakana AI, arXiv 2509.14279), from a checkout, as problems.
 
-A task is a module in functional form, `func_forward.py`, whose `Model.forward` calls `forward_fn`
-with its weights, and `config_forward.json` with arguments by name. The first configuration of each
+A task is a module in functional form, `func_forward.py`, and `config_forward.json` with arguments
+by name. Its `Model.forward` calls `forward_fn` with the weights. The first configuration of each
 kind becomes part of the problem's source. Candidates are modules, as for every suite; robust-kbench
 asks for the function alone.
 

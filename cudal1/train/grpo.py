@@ -60,7 +60,7 @@ class GrpoSettings:
     max_new_tokens: int
     checkpoint_every: int
     keeps_checkpoints: bool
-    """Whether the weights of every checkpoint stay, in `kept`."""
+    """True if the weights of every checkpoint stay (`kept_policies`)."""
     seed: int
     scale: ScaleParams
     vllm_server: str | None

@@ -88,7 +88,7 @@ def test_a_folder_of_parquet_files_is_read(tmp_path: Path) -> None:
         ("rows.jsonl", "nothing\n", "cannot be loaded"),
     ],
 )
-def test_what_holds_no_rows_is_refused_in_a_line(
+def test_a_path_without_rows_is_refused_in_a_line(
     tmp_path: Path, name: str, text: str | None, said: str
 ) -> None:
     if text is not None:

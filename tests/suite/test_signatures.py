@@ -67,7 +67,9 @@ def test_arguments_without_names_come_first() -> None:
         ("pass", {"b": 1}, "inherited"),
     ],
 )
-def test_what_has_no_order_is_refused(source: str, values: dict[str, int], said: str) -> None:
+def test_arguments_without_an_order_are_refused(
+    source: str, values: dict[str, int], said: str
+) -> None:
     with pytest.raises(SuiteError, match=said):
         in_order(made(source), values)
 

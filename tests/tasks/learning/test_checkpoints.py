@@ -44,7 +44,7 @@ def ledger() -> Iterator[Ledger]:
 
 
 def checkpoint(step: int, *speeds: str) -> None:
-    """Write a checkpoint whose policy gives an answer of each speed, in order."""
+    """Write a checkpoint with a policy that gives an answer of each speed, in order."""
     folder = STAGE.work / f"policy-{step}"
     folder.mkdir(parents=True)
     (folder / "answers").write_text(" ".join(speeds))
@@ -85,7 +85,7 @@ def test_the_checkpoint_with_the_best_mean_reward_is_kept(ledger: Ledger) -> Non
     assert Path("out/answers").read_text() == "2.0 3.0"
 
 
-def test_of_equal_checkpoints_the_last_is_kept(ledger: Ledger) -> None:
+def test_the_last_of_equal_checkpoints_is_kept(ledger: Ledger) -> None:
     checkpoint(5, "2.0", "1.0")
     checkpoint(10, "1.0", "2.0")
     assert kept(ledger, Kept())["kept_step"] == 10
