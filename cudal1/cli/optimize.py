@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.options.files import read_problem
+from cudal1.cli.options.files import InputsOption, PathOption, read_problem, refuse_inputs
 from cudal1.cli.options.settings import (
     ContractOption,
     DeviceOption,
@@ -25,11 +25,13 @@ from cudal1.cli.terminal.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.verdicts.show import Row, show, verdict_rows
 from cudal1.cli.verdicts.show_search import best_in_words
 from cudal1.errors import CudaL1Error, SuiteError
+from cudal1.origin import is_edited
+from cudal1.protocol import Mode
 
 if TYPE_CHECKING:
     from cudal1.harness.admission.reference_profile import ReferenceProfile
     from cudal1.harness.device.device import Device
-    from cudal1.kept import Kept
+    from cudal1.kept import Kept, Proof
     from cudal1.ledger import Ledger
     from cudal1.problem import Admission, Problem
     from cudal1.services.judging import VerdictSource
@@ -37,6 +39,13 @@ if TYPE_CHECKING:
     from cudal1.services.optimizing.budget import Budget
     from cudal1.services.optimizing.places import Places
     from cudal1.services.optimizing.state import State
+
+MODES = {
+    Mode.EVAL: "in evaluation mode",
+    Mode.TRAIN: "in training mode",
+    Mode.CONSTRUCTED: "in the mode of a new module; --mode eval proves it for evaluation",
+}
+"""The calls for which a version was proven, by its protocol's mode."""
 
 WithOption = Annotated[
     list[str] | None,
@@ -64,9 +73,13 @@ def optimize(
     module: Annotated[
         Path,
         typer.Argument(
-            metavar="MODULE", help="A file with Model, get_inputs, get_init_inputs, or a folder"
+            metavar="MODULE",
+            help="A file with Model, get_inputs, get_init_inputs; a folder; or "
+            "package.module:Class with --inputs",
         ),
     ],
+    inputs: InputsOption = None,
+    path: PathOption = None,
     with_: WithOption = None,
     minutes: MinutesOption = None,
     verdicts: VerdictsOption = None,
@@ -85,10 +98,13 @@ def optimize(
 
     Leaves model.faster.py and its record model.faster.json, where a gain was proven twice, and the
     page model.report.html. All facts are in model.optimize: after a Ctrl-C, or asked again, the
-    search goes on from there. Nothing is judged or paid for twice. Exit code: 0 a proven version is
-    kept, 1 none was found, 2 could not search, 130 interrupted.
+    search goes on from there. Nothing is judged or paid for twice. A class is first written as a
+    file beside its inputs. Exit code: 0 a proven version is kept, 1 none was found, 2 could not
+    search, 130 interrupted.
 
     Example: cudal1 optimize model.py --minutes 10
+
+    Example: cudal1 optimize package.module:Layer --inputs inputs.py --contract drop_in --mode eval
 
     Example: cudal1 optimize model.py --with teachers --with gpt-4o --usd 2
     """
@@ -98,10 +114,18 @@ def optimize(
         calm_the_machine()  # a policy may write in this process
         from cudal1.services.optimizing.authors import authors, default_names
         from cudal1.services.optimizing.budget import budget_of
-        from cudal1.services.optimizing.places import Places
+        from cudal1.services.optimizing.places import Places, file_of_class
+        from cudal1.suite.modules import is_module
 
         budget = budget_of(minutes, verdicts, usd)
         settings = choose(params, device, protocol, precision, contract, mode)
+        asked = authors(with_ or default_names(), params, usd=usd)
+        if is_module(module):
+            module = file_of_class(
+                module, inputs=inputs, folder=path, device_class=settings.device_class
+            )
+        else:
+            refuse_inputs(module, inputs, path)
         places = Places(module.absolute())
         options = {
             "params": params,
@@ -111,7 +135,6 @@ def optimize(
             "contract": contract,
             "mode": mode,
         }
-        asked = authors(with_ or default_names(), params, usd=usd)
         wanted = Wanted(places, asked, budget, settings, _again(places, options))
         code = _optimize(wanted, as_json=as_json)
     except CudaL1Error as error:
@@ -203,6 +226,8 @@ def _look(wanted: Wanted) -> Looked:
 
     settings, module = wanted.settings, wanted.places.module
     problem = read_problem(module, settings.device_class)
+    if is_edited(problem.source):
+        say(f"note: {module}: was edited after it was written, so its record will name no class")
     device = find_devices(settings.device_class)[0]
     known = known_references.of_this_user()
     with Console(stderr=True).status("trying the reference") as spinner:
@@ -307,9 +332,20 @@ def _rows(wanted: Wanted, looked: Looked, state: State, kept: Kept | None) -> li
         if state.gains:
             said += f"; {best_in_words(state)} was not confirmed by a second measurement"
         return [Row("verdict", said, "bold yellow"), report]
-    verdict = next(proof.verdict for proof in kept.proofs if proof.problem_id == looked.problem.id)
-    rows = verdict_rows(verdict, wanted.settings)
-    return [*rows, Row("kept", str(places.version)), report, Row("again", wanted.again)]
+    proof = next(proof for proof in kept.proofs if proof.problem_id == looked.problem.id)
+    rows = [*verdict_rows(proof.verdict, wanted.settings), Row("kept", str(places.version))]
+    if kept.replaces is not None:
+        rows.append(Row("apply", _apply_in_words(kept.replaces, proof)))
+    return [*rows, report, Row("again", wanted.again)]
+
+
+def _apply_in_words(replaces: str, proof: Proof) -> str:
+    """Return what `cudal1.apply` will do with a version that replaces a class."""
+    from cudal1.applying.proven import restriction
+
+    if said := restriction(proof):
+        return f"cudal1.apply leaves it out: {said}"
+    return f"cudal1.apply calls it for {replaces} {MODES[proof.protocol.mode]}"
 
 
 def _write_page(

@@ -15,6 +15,7 @@ from cudal1.candidate import Candidate
 from cudal1.harness.device.device import Device
 from cudal1.kept import MARK, Kept
 from cudal1.ledger import Ledger
+from cudal1.origin import origin_of
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.record import content_id
@@ -122,10 +123,12 @@ def keep(
         inputs=inputs,
         invariants=invariants,
     )
+    origin = origin_of(problem.source)
     kept = Kept(
         version=places.version.name,
         candidate_source_id=content_id(find.candidate.source),
-        replaces=None,
+        replaces=None if origin is None else origin.replaces,
+        replaces_source_id=None if origin is None else origin.source_id,
         proofs=(proof,),
     )
     places.record.unlink(missing_ok=True)  # a kill between the files leaves no false record
