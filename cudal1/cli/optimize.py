@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,7 @@ from cudal1.origin import is_edited
 from cudal1.protocol import Mode
 
 if TYPE_CHECKING:
+    from cudal1.candidate import Candidate
     from cudal1.harness.admission.reference_profile import ReferenceProfile
     from cudal1.harness.device.device import Device
     from cudal1.kept import Kept, Proof
@@ -173,6 +175,21 @@ class Wanted:
             ledger, settings.device_class, settings.protocol, None, num_policies=num_policies
         )
 
+    def sessions(self, problem: Problem, candidate: Candidate) -> tuple[float, ...]:
+        """Return a version's sessions, as `cudal1 check --update` measures them."""
+        from cudal1.services.checking.here import Here
+        from cudal1.services.checking.sessions import baseline
+        from cudal1.services.judging import WAIT_S
+
+        settings = self.settings
+        with Here(
+            settings.device_class,
+            max_reference_ms=settings.max_reference_ms,
+            time_limit_s=settings.trial_limit_s,
+            wait_s=WAIT_S,
+        ) as here:
+            return baseline(problem, candidate, settings.protocol, here.judge)
+
 
 def _optimize(wanted: Wanted, *, as_json: bool) -> int:
     """Search, prove and keep; return the exit code."""
@@ -291,7 +308,7 @@ def _search(wanted: Wanted, looked: Looked, ledger: Ledger, state: State) -> str
 def _proven(
     wanted: Wanted, looked: Looked, ledger: Ledger, state: State, before: Kept | None
 ) -> Kept | None:
-    """Measure the best a second time; return what is kept, from this run or an earlier one."""
+    """Measure the best again; return what is kept, from this run or an earlier one."""
     from cudal1.services.optimizing.keeping import keep, proven
 
     protocol, kind = wanted.settings.protocol, looked.device.kind
@@ -305,16 +322,21 @@ def _proven(
         ]
         best = max(of_this, default=1.0)
         before = before if of_this else None
-    find = None
-    if state.gains:
-        with wanted.source(ledger, num_policies=0) as judge:
-            find = proven(ledger, judge, looked.problem, state.gains, say)
-    if find is None or find.speedup <= best:
+    found = proven(
+        ledger,
+        partial(wanted.source, ledger, num_policies=0),
+        wanted.sessions,
+        looked.problem,
+        state.gains,
+        say,
+        better_than=best,
+    )
+    if found is None:
         return before
     return keep(
         wanted.places,
         looked.problem,
-        find,
+        found,
         protocol,
         inputs=() if looked.profile is None else looked.profile.inputs,
         device=looked.device,

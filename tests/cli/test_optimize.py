@@ -12,6 +12,7 @@ import torch
 import cudal1
 from cudal1.kept import Kept, judged_source
 from cudal1.record import content_id
+from cudal1.services.checking import slowdown
 from tests.cli.conftest import Run, complaints
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -92,6 +93,8 @@ def test_a_proven_version_is_kept_with_its_record_and_page(run: Run, tmp_path: P
     assert content_id(judged_source(version)) == kept.candidate_source_id
     (proof,) = kept.proofs
     assert proof.inputs == ("float32[256, 64]",)
+    assert len(proof.sessions) == slowdown.BASELINE
+    assert "10 sessions for cudal1 check" in done.stderr
     certified = proof.verdict.speedup
     assert certified is not None
     assert certified > 1

@@ -15,7 +15,7 @@ from cudal1.origin import Origin, origin_of, with_origin
 from cudal1.problem import DeviceClass
 from cudal1.services.optimizing.authors import TEACHER_NAMES, authors, default_names
 from cudal1.services.optimizing.budget import Budget, Meter, budget_of
-from cudal1.services.optimizing.keeping import finished, formatted, keep
+from cudal1.services.optimizing.keeping import ProvenFind, finished, formatted, keep
 from cudal1.services.optimizing.places import Places, file_of_class
 from cudal1.services.optimizing.remedies import with_remedy
 from cudal1.services.optimizing.state import Find, State
@@ -137,7 +137,7 @@ def test_a_record_names_the_class_that_its_problem_was_written_from(
     keep(
         Places(tmp_path / "model.py"),
         problem,
-        Find(candidate, verdict_of(candidate), "fuser"),
+        ProvenFind(Find(candidate, verdict_of(candidate), "fuser"), (1.5, 1.6)),
         protocols.load("cpu"),
         device=find_device(DeviceClass.CPU),
         inputs=("float32[8]",),
@@ -145,6 +145,7 @@ def test_a_record_names_the_class_that_its_problem_was_written_from(
         again="cudal1 judge model.py model.faster.py",
     )
     kept = records.read(tmp_path / "model.faster.json")
+    assert kept.proofs[0].sessions == (1.5, 1.6)
     assert kept.replaces == (None if origin is None else origin.replaces)
     assert kept.replaces_source_id == (None if origin is None else origin.source_id)
 
