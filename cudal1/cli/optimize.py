@@ -54,9 +54,9 @@ WithOption = Annotated[
     typer.Option(
         "--with",
         metavar="PROVIDER",
-        help="An author of versions; repeat it for several. teachers, embedded, an entry of "
+        help="An author of versions; repeat it for several. teachers, embedded, tuner, an entry of "
         "--params, or a ready one of `cudal1 providers list --profile paper`. Default: teachers, "
-        "then embedded, which need no key and no network",
+        "then embedded, and tuner, which need no key and no network",
     ),
 ]
 MinutesOption = Annotated[

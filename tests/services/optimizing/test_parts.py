@@ -52,7 +52,7 @@ def test_the_first_limit_that_is_reached_counts() -> None:
 
 def test_default_authors_need_no_key_and_no_network() -> None:
     found = authors(default_names(), None, usd=None)
-    assert [each.name for each in found] == [*TEACHER_NAMES, "embedded"]
+    assert [each.name for each in found] == [*TEACHER_NAMES, "embedded", "tuner"]
 
 
 def test_an_unknown_author_is_refused_with_the_known_ones() -> None:
@@ -69,7 +69,7 @@ def test_an_author_that_charges_needs_an_amount(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_amount_without_an_author_that_charges_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--usd 2: none of librarian.* charges"):
+    with pytest.raises(ConfigError, match=r"--usd 2: none of teachers charges"):
         authors(["teachers"], None, usd=2.0)
 
 
