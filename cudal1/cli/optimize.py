@@ -27,6 +27,7 @@ from cudal1.cli.verdicts.show import Row, show, verdict_rows
 from cudal1.cli.verdicts.show_search import best_in_words
 from cudal1.errors import CudaL1Error, SuiteError
 from cudal1.origin import is_edited
+from cudal1.program.backends import Backend, in_words
 from cudal1.protocol import Mode
 
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ WithOption = Annotated[
         "then embedded, and tuner, which need no key and no network",
     ),
 ]
+BackendOption = Annotated[
+    Backend | None,
+    typer.Option(
+        "--backend",
+        help="Ask authors for kernels in this language, and judge only versions that have one",
+    ),
+]
 MinutesOption = Annotated[
     float | None, typer.Option("--minutes", help="Stop after so long. Default: 5 minutes")
 ]
@@ -83,6 +91,7 @@ def optimize(
     inputs: InputsOption = None,
     path: PathOption = None,
     with_: WithOption = None,
+    backend: BackendOption = None,
     minutes: MinutesOption = None,
     verdicts: VerdictsOption = None,
     usd: UsdOption = None,
@@ -114,14 +123,16 @@ def optimize(
         from cudal1.services.calm import calm_the_machine
 
         calm_the_machine()  # a policy may write in this process
-        from cudal1.services.optimizing.authors import authors, default_names
+        from cudal1.services.optimizing.authors import authors, default_names, refuse_backend
         from cudal1.services.optimizing.budget import budget_of
         from cudal1.services.optimizing.places import Places, file_of_class
         from cudal1.suite.modules import is_module
 
         budget = budget_of(minutes, verdicts, usd)
         settings = choose(params, device, protocol, precision, contract, mode)
-        asked = authors(with_ or default_names(), params, usd=usd)
+        asked = authors(with_ or default_names(backend), params, usd=usd)
+        if backend is not None:
+            refuse_backend(backend, settings.device_class)
         if is_module(module):
             module = file_of_class(
                 module, inputs=inputs, folder=path, device_class=settings.device_class
@@ -129,6 +140,8 @@ def optimize(
         else:
             refuse_inputs(module, inputs, path)
         places = Places(module.absolute())
+        if backend is not None:
+            places.refuse_another_language(backend)
         options = {
             "params": params,
             "device": settings.device_class,
@@ -137,7 +150,7 @@ def optimize(
             "contract": contract,
             "mode": mode,
         }
-        wanted = Wanted(places, asked, budget, settings, _again(places, options))
+        wanted = Wanted(places, asked, budget, settings, backend, _again(places, options))
         code = _optimize(wanted, as_json=as_json)
     except CudaL1Error as error:
         fail(str(error))
@@ -163,6 +176,7 @@ class Wanted:
     authors: list[Author]
     budget: Budget
     settings: Settings
+    backend: Backend | None
     again: str
     """The command that judges a kept version again."""
 
@@ -300,6 +314,7 @@ def _search(wanted: Wanted, looked: Looked, ledger: Ledger, state: State) -> str
             Unanswered(wanted.places.unanswered),
             facts=facts_of(looked.device),
             profile=looked.profile,
+            backend=wanted.backend,
             changed=shown,
         )
         return session.run()
@@ -356,6 +371,8 @@ def _rows(wanted: Wanted, looked: Looked, state: State, kept: Kept | None) -> li
         return [Row("verdict", said, "bold yellow"), report]
     proof = next(proof for proof in kept.proofs if proof.problem_id == looked.problem.id)
     rows = [*verdict_rows(proof.verdict, wanted.settings), Row("kept", str(places.version))]
+    if kernels := in_words(places.version.read_text(encoding="utf-8")):
+        rows.append(Row("kernels", f"{kernels} (by its source)"))
     if kept.replaces is not None:
         rows.append(Row("apply", _apply_in_words(kept.replaces, proof)))
     return [*rows, report, Row("again", wanted.again)]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from cudal1.errors import ConfigError, ConsentError
 from cudal1.llm.provider import Provider
+from cudal1.problem import DeviceClass
+from cudal1.program.backends import PACKAGE, Backend
 from cudal1.prompts.prompt import PromptStyle
 from cudal1.services.asking import provider_of
 from cudal1.services.consent import is_paid, may_spend_usd
@@ -72,8 +74,17 @@ class Author:
                 return BATCH
 
 
-def default_names() -> list[str]:
-    """Return the authors without a key or network; the policy only where it can be loaded."""
+def default_names(backend: Backend | None = None) -> list[str]:
+    """Return the authors without a key or network; the policy only where it can be loaded.
+
+    Raises:
+        ConfigError: a language of kernels is asked for, which none of them writes.
+    """
+    if backend is not None:
+        raise ConfigError(
+            f"--backend {backend}: the authors without a key write PyTorch; name one that writes "
+            "kernels, such as --with gpt-4o"
+        )
     return [TEACHERS, *([EMBEDDED] if find_spec("transformers") else []), TUNER]
 
 
@@ -146,3 +157,18 @@ def _embedded() -> LocalSettings:
         max_tokens=POLICY_TOKENS,
         batch_size=BATCH,
     )
+
+
+def refuse_backend(backend: Backend, device_class: DeviceClass) -> None:
+    """Refuse a language of kernels that cannot run here.
+
+    Raises:
+        ConfigError: there is no GPU, or the language's package is not installed.
+    """
+    if device_class is not DeviceClass.CUDA:
+        raise ConfigError(f"--backend {backend}: its kernels need a GPU; use --device cuda on one")
+    if backend not in PACKAGE:
+        return
+    module, package = PACKAGE[backend]
+    if find_spec(module) is None:
+        raise ConfigError(f"--backend {backend}: there is no {module}; pip install {package}")

@@ -10,6 +10,7 @@ from cudal1.files.text_file import mode_of, read_python
 from cudal1.kept import SUFFIX, Kept, judged_source
 from cudal1.origin import origin_of, stem_of
 from cudal1.problem import DeviceClass
+from cudal1.program.backends import Backend, kernels_by_backend
 from cudal1.record import content_id
 from cudal1.suite.modules import load_module
 
@@ -65,6 +66,21 @@ class Places:
         if content_id(judged_source(source)) != kept.candidate_source_id:
             raise StoreError(f"{self.version}: was changed after it was proven; {remedy}")
         return kept
+
+    def refuse_another_language(self, backend: Backend) -> None:
+        """Refuse to search for kernels of a language beside a kept version without any.
+
+        Raises:
+            StoreError: the kept version shows no kernel in it.
+        """
+        if self.kept() is None:
+            return
+        source = judged_source(self.version.read_text(encoding="utf-8"))
+        if backend not in kernels_by_backend(source):
+            raise StoreError(
+                f"{self.version}: has no kernel in {backend}; move it and its record away, or "
+                "leave out --backend"
+            )
 
     def _beside(self, suffix: str) -> Path:
         return self.module.with_name(self.module.name.removesuffix(".py") + suffix)

@@ -19,6 +19,7 @@ from cudal1.ledger import Ledger
 from cudal1.llm.provider import EXHAUSTED, has_failed
 from cudal1.measurement import AT_ROOFLINE
 from cudal1.problem import DeviceClass, Problem
+from cudal1.program.backends import Backend, kernels_by_backend
 from cudal1.program.identity import program_id
 from cudal1.prompts.prompt import DeviceFacts, Paragraph, PromptStyle
 from cudal1.selection.contrast import ContrastParams, Sampling, TauUnit
@@ -51,6 +52,27 @@ CONTRAST = ContrastParams(
 )
 """Choice of exemplars: as in the paper, with two failures and their reasons behind them."""
 SEED = 0
+WISHES: dict[Backend, dict[str, str]] = {
+    Backend.TRITON: {
+        "language": "Triton",
+        "how": "Decorate each with `@triton.jit` and launch it as `kernel[grid](...)`.",
+    },
+    Backend.CUDA: {
+        "language": "CUDA C++",
+        "how": "Compile them with `torch.utils.cpp_extension.load_inline` and `cuda_sources`.",
+    },
+    Backend.CUTLASS_DSL: {
+        "language": "CuTe, the Python DSL of CUTLASS",
+        "how": "Import `cutlass.cute as cute`, decorate kernels with `@cute.kernel` and what "
+        "launches them with `@cute.jit`, and compile once with `cute.compile`.",
+    },
+    Backend.TILELANG: {
+        "language": "TileLang",
+        "how": "Import `tilelang` and `tilelang.language as T`, and decorate a function that "
+        "returns a `@T.prim_func` with `@tilelang.jit`.",
+    },
+}
+"""The words of a prompt for each language of kernels."""
 DRY_TURNS = 3
 """Turns in a row without a new program after which an author is not asked again."""
 PATIENCE = 12
@@ -70,6 +92,7 @@ class Session:
         unanswered: the requests of an earlier run that a kill left without an answer.
         facts: facts about the device, for prompts.
         profile: the profile of the reference, for prompts; None where there is none.
+        backend: the language that versions must have a kernel in; None: any or none.
         changed: called when something is to be shown.
     """
 
@@ -85,6 +108,7 @@ class Session:
         *,
         facts: DeviceFacts,
         profile: ReferenceProfile | None,
+        backend: Backend | None = None,
         changed: Callable[[State], None] = lambda _: None,
     ) -> None:
         self.state = state
@@ -96,6 +120,7 @@ class Session:
         self._meter = meter
         self._facts = facts
         self._profile = profile
+        self._backend = backend
         self._changed = changed
         self._seen = {program_id(problem.as_candidate)}
         """The reference's program, and those of all answers."""
@@ -290,13 +315,16 @@ class Session:
         self._judge_new(fresh)
 
     def _fresh(self, answered: Sequence[Answered]) -> list[Answered]:
-        """Count answers; return those with a program that is no copy of one before."""
+        """Count answers; return those with a program that is no copy of one before.
+
+        Where a language was asked for, its source must show a kernel in it.
+        """
         found: list[Answered] = []
         for each in answered:
             tally = self.state.tally(each.completion.provider)
             tally.num_answers += 1
-            if each.candidate is None:
-                tally.num_without_code += 1
+            if each.candidate is None or not self._is_asked_for(each.candidate):
+                tally.num_unusable += 1
                 continue
             self._tuner.saw(each.candidate.source)
             program = program_id(each.candidate.source)
@@ -306,6 +334,9 @@ class Session:
             self._seen.add(program)
             found.append(each)
         return found
+
+    def _is_asked_for(self, candidate: Candidate) -> bool:
+        return self._backend is None or self._backend in kernels_by_backend(candidate.source)
 
     def _judge_new(self, fresh: Sequence[Answered]) -> None:
         """Judge new programs, a few at a time, while the budget lasts.
@@ -352,6 +383,8 @@ class Session:
             yield Paragraph(template="profile", values=values)
         if any(author.is_tuner for author in self._authors):
             yield Paragraph(template="tunable")
+        if self._backend is not None:
+            yield Paragraph(template="backend", values=WISHES[self._backend])
 
     def _say(self, doing: str) -> None:
         self.state.doing = doing

@@ -13,7 +13,8 @@ from cudal1.errors import ConfigError, ConsentError, StoreError, SuiteError
 from cudal1.harness.device.device import find_device
 from cudal1.origin import Origin, origin_of, with_origin
 from cudal1.problem import DeviceClass
-from cudal1.services.optimizing.authors import TEACHER_NAMES, authors, default_names
+from cudal1.program.backends import Backend
+from cudal1.services.optimizing.authors import TEACHER_NAMES, authors, default_names, refuse_backend
 from cudal1.services.optimizing.budget import Budget, Meter, budget_of
 from cudal1.services.optimizing.keeping import ProvenFind, finished, formatted, keep
 from cudal1.services.optimizing.places import Places, file_of_class
@@ -71,6 +72,25 @@ def test_an_author_that_charges_needs_an_amount(monkeypatch: pytest.MonkeyPatch)
 def test_an_amount_without_an_author_that_charges_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--usd 2: none of teachers charges"):
         authors(["teachers"], None, usd=2.0)
+
+
+def test_the_authors_without_a_key_are_not_asked_for_kernels() -> None:
+    with pytest.raises(ConfigError, match=r"--backend triton: the authors without a key write Py"):
+        default_names(Backend.TRITON)
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_kernels_are_not_asked_for_where_there_is_no_gpu(backend: Backend) -> None:
+    with pytest.raises(ConfigError, match=rf"--backend {backend}: its kernels need a GPU"):
+        refuse_backend(backend, DeviceClass.CPU)
+
+
+def test_a_language_that_is_not_installed_is_refused_with_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cudal1.services.optimizing.authors.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"there is no cutlass; pip install nvidia-cutlass-dsl"):
+        refuse_backend(Backend.CUTLASS_DSL, DeviceClass.CUDA)
 
 
 def test_files_stand_beside_the_module(tmp_path: Path) -> None:
@@ -148,6 +168,8 @@ def test_a_record_names_the_class_that_its_problem_was_written_from(
     assert kept.proofs[0].sessions == (1.5, 1.6)
     assert kept.replaces == (None if origin is None else origin.replaces)
     assert kept.replaces_source_id == (None if origin is None else origin.source_id)
+    with pytest.raises(StoreError, match=r"model\.faster\.py: has no kernel in triton; move it"):
+        Places(tmp_path / "model.py").refuse_another_language(Backend.TRITON)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,13 @@ from cudal1.errors import ProviderError
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import Exchange, Receipts, Request, completion_of
 from cudal1.problem import DeviceClass, Problem
-from cudal1.prompts.prompt import DeviceFacts
+from cudal1.program.backends import Backend
+from cudal1.prompts.prompt import DeviceFacts, Paragraph, PromptStyle, generation_prompt
 from cudal1.protocol import EvalProtocol
 from cudal1.services.judging import VerdictSource
 from cudal1.services.optimizing.authors import Author
 from cudal1.services.optimizing.budget import Budget, Meter
-from cudal1.services.optimizing.session import DRY_TURNS, STAGE, Session
+from cudal1.services.optimizing.session import DRY_TURNS, STAGE, WISHES, Session
 from cudal1.services.optimizing.state import State
 from cudal1.services.optimizing.tuner import TUNER, TunerProvider, TunerSettings
 from cudal1.services.optimizing.unanswered import Unanswered
@@ -141,6 +142,7 @@ def run(
     *providers: FakeProvider | TunerProvider,
     verdicts: int | None = 6,
     free: tuple[str, ...] = (),
+    backend: Backend | None = None,
 ) -> Ran:
     state = State()
     with Ledger.open(folder) as ledger:
@@ -157,6 +159,7 @@ def run(
             Unanswered(folder / "asked"),
             facts=FACTS,
             profile=None,
+            backend=backend,
         )
         reason = session.run()
     return Ran(reason, state, judge)
@@ -202,7 +205,7 @@ def test_an_author_that_writes_only_prose_is_not_asked_for_ever(
     provider = FakeProvider("one", lambda _: "I would fuse the loops.")
     ran = run(tmp_path, protocol, provider)
     assert ran.reason == f"no author is left to ask: one: {DRY_TURNS} turns brought no new program"
-    assert ran.state.tally("one").num_without_code == len(provider.asked)
+    assert ran.state.tally("one").num_unusable == len(provider.asked)
     assert ran.judge.judged == []
 
 
@@ -353,6 +356,50 @@ def test_a_later_run_tunes_on_and_judges_no_variant_twice(
 def test_a_tuner_without_parameters_is_not_asked(tmp_path: Path, protocol: EvalProtocol) -> None:
     ran = run(tmp_path, protocol, FakeProvider("one"), TunerProvider(), verdicts=3)
     assert TUNER not in ran.state.tallies
+
+
+KERNEL = """```python
+import torch
+import triton
+
+
+@triton.jit
+def add_kernel(x):
+    pass
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        add_kernel[(NUMBER,)](x)
+        return x
+```"""
+
+
+def test_only_versions_in_the_asked_language_are_judged_and_prompts_ask_for_it(
+    tmp_path: Path, protocol: EvalProtocol
+) -> None:
+    seen: list[str] = []
+
+    def write(request: Request) -> str:
+        seen.append(request.prompt.messages[0].content)
+        is_asked_for = request.attempt % 2
+        number = str(request.attempt)
+        return KERNEL.replace("NUMBER", number) if is_asked_for else numbered(request)
+
+    run(tmp_path, protocol, FakeProvider("one", numbered), verdicts=2)  # in plain PyTorch
+    ran = run(tmp_path, protocol, FakeProvider("two", write), verdicts=4, backend=Backend.TRITON)
+    assert "Write your own kernels, in Triton." in seen[0]
+    assert ran.state.best is not None
+    sources = [find.candidate.source for find in ran.state.finds.values()]
+    assert all("add_kernel" in source for source in sources)
+    assert ran.state.tally("two").num_unusable == len(sources)
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_every_language_can_be_asked_for(backend: Backend) -> None:
+    paragraph = Paragraph(template="backend", values=WISHES[backend])
+    prompt = generation_prompt(PROBLEM, style=PromptStyle.PAPER, facts=FACTS, behind=[paragraph])
+    assert WISHES[backend]["how"] in prompt.messages[0].content
 
 
 LOOP = """import torch
