@@ -94,7 +94,7 @@ def with_values(source: str, values: dict[str, int]) -> str:
     return _DEFINITION.sub(changed, source)
 
 
-def family_of(source: str) -> str:
+def skeleton_of(source: str) -> str:
     """Return an id that a source shares with those that differ in their parameters' values only."""
     names = dict.fromkeys((each.name for each in parameters(source)), 0)
     return content_id(with_values(source, names), *names)

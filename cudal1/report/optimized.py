@@ -116,8 +116,8 @@ def _author_table(given: OptimizedInput) -> Table:
     return Table(
         title="By author",
         caption="Copies are the reference or an earlier answer in other words; they are not judged "
-        "again. Unusable are answers without code, or without a kernel in the language that was asked "
-        "for. Best: the largest certified speedup of the search.",
+        "again. Unusable are answers without code, or without a kernel in the language that was "
+        "asked for. Best: the largest certified speedup of the search.",
         columns=("Author", "Answers", "Unusable", "Copies", "Judged", "Correct", "Best", "USD"),
         rows=tuple(
             Row(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cudal1.program.parameters import MAX_PARAMETERS, Parameter, family_of, parameters, with_values
+from cudal1.program.parameters import (
+    MAX_PARAMETERS,
+    Parameter,
+    parameters,
+    skeleton_of,
+    with_values,
+)
 
 TRITON = """import triton
 
@@ -68,11 +74,11 @@ def test_only_clear_constants_are_parameters(source: str) -> None:
     assert parameters(source) == ()
 
 
-def test_variants_are_of_one_family_and_other_sources_are_not() -> None:
+def test_variants_have_one_skeleton_and_other_sources_have_others() -> None:
     variant = with_values(TRITON, {"BLOCK_M": 256, "ROWS": 1})
     assert parameters(variant) != parameters(TRITON)
-    assert family_of(variant) == family_of(TRITON)
-    assert family_of(TRITON.replace("EPSILON = 1", "EPSILON = 2")) != family_of(TRITON)
+    assert skeleton_of(variant) == skeleton_of(TRITON)
+    assert skeleton_of(TRITON.replace("EPSILON = 1", "EPSILON = 2")) != skeleton_of(TRITON)
 
 
 def test_only_the_first_parameters_count() -> None:

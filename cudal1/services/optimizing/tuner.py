@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cudal1.candidate import Completion
 from cudal1.llm.at_once import answering_at_once
 from cudal1.llm.provider import Exchange, Receipts, Request, completion_of, request_to
-from cudal1.program.parameters import Parameter, family_of, parameters, with_values
+from cudal1.program.parameters import Parameter, parameters, skeleton_of, with_values
 from cudal1.prompts.prompt import Message, Prompt, answer_text
 from cudal1.record import Record, content_id
 from cudal1.services.optimizing.state import Find, State
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TUNER = "tuner"
 """Name of the author."""
 MOST_VARIANTS = 32
-"""Number of variants of one family that are tried, those that other authors wrote included."""
+"""Number of variants of one skeleton that are tried, those of other authors included."""
 RANDOM_FIRST = 6
 """Trials of a study that are drawn evenly, before Optuna's sampler (TPE) has enough to learn."""
 MOST_DRAWS = 16
@@ -60,19 +60,19 @@ class Tuner:
 
     def __init__(self) -> None:
         self._written: dict[str, set[Values]] = {}
-        """Values that some author has written, by family; also those that wait for a verdict."""
+        """Values that some author has written, by skeleton; also those that wait for a verdict."""
 
     def saw(self, source: str) -> None:
         """Note a source that an author has written."""
         found = parameters(source)
         if found:
-            self._written.setdefault(family_of(source), set()).add(_values(found))
+            self._written.setdefault(skeleton_of(source), set()).add(_values(found))
 
     def variants(self, state: State, count: int) -> list[Variant]:
         """Return at most `count` variants to try, all of the best version that has untried ones."""
         for parent in _parents(state):
             source = parent.candidate.source
-            written = self._written.setdefault(family_of(source), set())
+            written = self._written.setdefault(skeleton_of(source), set())
             left = min(count, MOST_VARIANTS + 1 - len(written))
             if found := _untried(state, parent, written, left):
                 return found
@@ -142,12 +142,12 @@ def _prompt(variant: Variant) -> Prompt:
 
 
 def _parents(state: State) -> list[Find]:
-    """Return the best success of each family with parameters, the fastest first."""
+    """Return the best success of each skeleton with parameters, the fastest first."""
     found: dict[str, Find] = {}
     successes = [each for each in state.finds.values() if each.verdict.is_successful]
     for find in sorted(successes, key=_worth, reverse=True):
         if parameters(find.candidate.source):
-            found.setdefault(family_of(find.candidate.source), find)
+            found.setdefault(skeleton_of(find.candidate.source), find)
     return list(found.values())
 
 
@@ -192,14 +192,14 @@ def _study(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    family = family_of(parent.candidate.source)
+    skeleton = skeleton_of(parent.candidate.source)
     kinds: dict[str, optuna.distributions.BaseDistribution] = {
         each.name: optuna.distributions.IntDistribution(0, len(each.choices) - 1) for each in space
     }
     trials: list[optuna.trial.FrozenTrial] = []
     for find in state.finds.values():
         own = {each.name: each.value for each in parameters(find.candidate.source)}
-        if family_of(find.candidate.source) == family and all(
+        if skeleton_of(find.candidate.source) == skeleton and all(
             own.get(each.name) in each.choices for each in space
         ):
             indices = {each.name: each.choices.index(own[each.name]) for each in space}

@@ -96,7 +96,7 @@ def test_a_variant_that_waits_for_its_verdict_is_not_written_again(
     assert first.values not in [each.values for each in tuner.variants(state, 30)]
 
 
-def test_the_fastest_version_is_tuned_first_and_the_next_family_after_it(
+def test_the_fastest_version_is_tuned_first_and_the_next_skeleton_after_it(
     state: State, tuner: Tuner
 ) -> None:
     slow = judge(state, tuner, KERNEL.format(block=64), 1.2)
