@@ -8,7 +8,7 @@ from __future__ import annotations
 
 EXTRA_OF = {
     **dict.fromkeys(
-        "altair duckdb jinja2 markupsafe mlflow ruamel ruff sqlalchemy vl_convert".split(),
+        "altair duckdb jinja2 markupsafe mlflow optuna ruamel ruff sqlalchemy vl_convert".split(),
         "pipeline",
     ),
     **dict.fromkeys("datasets peft safetensors tokenizers transformers trl".split(), "train"),
