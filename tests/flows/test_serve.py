@@ -144,7 +144,7 @@ def night(served: Served) -> Finished:
     run_id = served.schedule("nightly/nightly", ahead_s=SCHEDULED_AHEAD_S)
 
     def is_at_work() -> bool:
-        return "tasks.night.lessons" in served.output.read_text()
+        return ", lessons: " in served.output.read_text()
 
     wait_until(is_at_work, what="the night is in stage lessons", output=served.output)
     second = served.schedule("nightly/nightly", ahead_s=0)
