@@ -34,7 +34,6 @@ from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA, PIPELINE, Stage
 
-
 OF_CHECKPOINTS = frozenset({"validation_success", "validation_mean_reward"})
 """Numbers of the steps that have a checkpoint (`tasks.learning.checkpoints`)."""
 
