@@ -4,8 +4,8 @@
 
 `reset(key=…)` chooses a problem, or `seed` does. An episode ends after MAX_STEPS steps, or with a
 success. CUDAL1_TIMING=0 asks whether candidates are correct, and nothing of their speed. Each
-client of this server has sessions of its own; all of them share the judge's token, so let only
-those reach it who may use the token.
+client of this server has sessions of its own. All of them share the judge's token, so give the
+address only to people who may use the token.
 """
 
 import os

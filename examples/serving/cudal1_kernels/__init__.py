@@ -1,4 +1,4 @@
-"""verifiers: the judge as a taskset, one task for each problem of the server.
+"""Offer the judge as a taskset of verifiers, one task for each problem of the server.
 
     CUDAL1_URL=… CUDAL1_TOKEN=… PYTHONPATH=examples/serving vf-eval cudal1-kernels \
         --env.agent.harness.id null --env.agent.runtime.type subprocess --push False -n 5
