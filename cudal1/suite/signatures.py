@@ -12,8 +12,6 @@ from typing import Any
 
 from cudal1.errors import SuiteError
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def parsed(source: str) -> ast.Module:
     """Return a source's syntax tree.
@@ -84,7 +82,8 @@ def in_order(
         given: arguments that come first, without names.
 
     Raises:
-        SuiteError: a parameter is unknown, comes by name alone, or before it one has no value.
+        SuiteError: a parameter is unknown, comes by name alone, or has two values; or one before it
+            has none.
     """
     if of is None:
         if values or given:
@@ -96,6 +95,8 @@ def in_order(
     names = [each.arg for each in ordered]
     if unknown := sorted(values.keys() - set(names)):
         raise SuiteError(f"the constructor takes no {', '.join(unknown)} by its place")
+    if twice := sorted(values.keys() & set(names[: len(given)])):
+        raise SuiteError(f"the constructor's {', '.join(twice)} has two values")
     defaults: dict[str, ast.expr] = dict(
         zip(reversed(names), reversed(of.args.defaults), strict=False)
     )

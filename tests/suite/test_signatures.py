@@ -57,6 +57,11 @@ def test_arguments_without_names_come_first() -> None:
     assert in_order(made("def __init__(self, a, b): ..."), {"b": 2}, given=(1,)) == [1, 2]
 
 
+def test_an_argument_with_two_values_is_refused() -> None:
+    with pytest.raises(SuiteError, match="a has two values"):
+        in_order(made("def __init__(self, a): ..."), {"a": 2}, given=(1,))
+
+
 @pytest.mark.parametrize(
     ("source", "values", "said"),
     [
