@@ -7,10 +7,11 @@ anew from the search's verdicts, which the ledger keeps. So nothing is tried twi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from cudal1.candidate import Completion
@@ -70,17 +71,31 @@ class Tuner:
 
     def variants(self, state: State, count: int) -> list[Variant]:
         """Return at most `count` variants to try, all of the best version that has untried ones."""
-        for parent in _parents(state):
-            source = parent.candidate.source
-            written = self._written.setdefault(skeleton_of(source), set())
-            left = min(count, MOST_VARIANTS + 1 - len(written))
-            if found := _untried(state, parent, written, left):
-                return found
-        return []
+        parent = next(self._tunable(state), None)
+        if parent is None:
+            return []
+        written = self._written_like(parent)
+        return _untried(state, parent, written, min(count, MOST_VARIANTS + 1 - len(written)))
 
     def has_any(self, state: State) -> bool:
         """Return whether there is a variant to try."""
-        return bool(self.variants(state, 1))
+        return next(self._tunable(state), None) is not None
+
+    def _tunable(self, state: State) -> Iterator[Find]:
+        """Yield the versions that have untried variants, the fastest first."""
+        for parent in _parents(state):
+            written, space = self._written_like(parent), parameters(parent.candidate.source)
+            inside = [
+                values
+                for values in written
+                if all(value in each.choices for value, each in zip(values, space, strict=True))
+            ]
+            num_variants = prod(len(each.choices) for each in space)
+            if len(written) <= MOST_VARIANTS and len(inside) < num_variants:
+                yield parent
+
+    def _written_like(self, parent: Find) -> set[Values]:
+        return self._written.setdefault(skeleton_of(parent.candidate.source), set())
 
 
 def requests_for(
@@ -164,8 +179,6 @@ def _values(found: Sequence[Parameter]) -> Values:
 def _untried(state: State, parent: Find, written: set[Values], count: int) -> list[Variant]:
     """Return unwritten variants of a version, as Optuna proposes them."""
     space = parameters(parent.candidate.source)
-    if count < 1:
-        return []
     every = product(*(each.choices for each in space))
     known = set(written)
     study, kinds = _study(state, parent, space)
