@@ -64,7 +64,7 @@ def test_a_folder_that_another_server_holds_is_named(run: Run, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--suite", "nothing"], "must be shipped or kernelbench:FOLDER"),
+        (["--suite", "nothing"], "must be shipped, kernelbench:FOLDER"),
         (["--suite", "kernelbench:nowhere"], "nowhere"),
         (["--host", "0.0.0.0"], "tokens would be sent in the clear; give --certificate"),
         (["--certificate", "c.pem"], "--certificate c.pem: no such file"),
