@@ -84,9 +84,9 @@ class Ledger(Reviews):
         """Open for reading: what stages have found until now. No stage notices, whatever it does.
 
         Of a place of publications, it reads what machines have published there until now. Of a
-        run's data folder, it reads the copy that the latest stage left. Where a stage has noted more since, or the
-        copy is damaged, of other code, or held by a program that could change it, it reads a copy
-        of its own, which it completes from shards and journals.
+        run's data folder, it reads the copy that the latest stage left. Where a stage has noted
+        more since, or the copy is damaged, of other code, or held by a program that could change
+        it, it reads a copy of its own, which it completes from shards and journals.
 
         Args:
             place: a run's data folder, or a place of publications: `s3://BUCKET/PREFIX`, a folder.

@@ -7,6 +7,7 @@ must be downloaded (docs/log/2026-11-30-storage.md says what was compared).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -39,18 +40,23 @@ REMEDIES = {
 """Remedies by a pattern of what the client says; the first that fits."""
 
 
+def _named_endpoint() -> str | None:
+    """Return the endpoint that the environment names: pyarrow takes the scheme of none from it."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
 class BucketPlace:
     """A prefix in a bucket; see `Place`."""
 
     def __init__(self, address: str, endpoint: str | None) -> None:
         self._address = address.rstrip("/")
-        self._root = self._address.partition("://")[2].strip("/")
+        self._root = address.partition("://")[2].rstrip("/")
         if not re.fullmatch(r"[a-z0-9][a-z0-9.-]+(/.*)?", self._root):
             raise StoreError(f"{address}: names no bucket; write s3://BUCKET/PREFIX")
         if endpoint is not None and not re.match(r"https?://[^/]+", endpoint):
             raise StoreError(f"{endpoint}: is no endpoint; write http://HOST:PORT or https://HOST")
         self._files = pyarrow.fs.S3FileSystem(
-            endpoint_override=endpoint,
+            endpoint_override=endpoint or _named_endpoint(),
             connect_timeout=CONNECT_TIMEOUT_S,
             request_timeout=REQUEST_TIMEOUT_S,
         )

@@ -17,8 +17,9 @@ from typing import Any
 import fsspec
 import pyarrow.fs
 
-PROTOCOL = "published"
-"""Name of the protocol; `s3` is left to DuckDB's own extension."""
+PROTOCOL = "s3n"
+"""Name of the protocol, an old one for S3: DuckDB keeps parts of remote files, which it tells by
+it. `s3` is left to DuckDB's own extension."""
 _WRITTEN_AT = datetime(2001, 1, 1, tzinfo=UTC)
 """Time that stands for "long ago": DuckDB does not keep parts of files that just changed."""
 
@@ -74,7 +75,15 @@ class Objects(fsspec.AbstractFileSystem):
         self._files = files
         self._sizes = sizes
 
-    def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+    def open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        cache_options: Any = None,
+        compression: str | None = None,
+        **_: Any,
+    ) -> Any:
         """Return an object as a file to read."""
         assert mode == "rb", "objects are written by publishing alone"
         return ObjectFile(self._files, path.partition("://")[2])

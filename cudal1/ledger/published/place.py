@@ -43,7 +43,7 @@ class Place(Protocol):
         ...
 
     def prepare(self, connection: duckdb.DuckDBPyConnection, sizes: dict[str, int]) -> None:
-        """Let a connection read files, whose sizes in bytes are known."""
+        """Let a connection read files with known sizes in bytes."""
         ...
 
 

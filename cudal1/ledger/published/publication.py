@@ -1,4 +1,4 @@
-"""Publications: what one machine has said at once, and the files that hold it.
+"""Publications: statements of single machines, and the files that hold them.
 
 A place has
 
@@ -51,7 +51,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Publication:
-    """What one writer has said at once."""
+    """One statement of one writer."""
 
     published_at: str
     """UTC, to the microsecond; later than all publications that its writer saw."""
@@ -59,6 +59,13 @@ class Publication:
     version: int
     """Version of the tables."""
     shards: tuple[Shard, ...]
+
+    def num_rows(self) -> dict[str, int]:
+        """Return the number of rows of each table."""
+        counts: dict[str, int] = {}
+        for shard in self.shards:
+            counts[shard.table] = counts.get(shard.table, 0) + shard.num_rows
+        return counts
 
     def content(self) -> bytes:
         """Return the publication as JSON."""

@@ -160,9 +160,7 @@ def _write(connection: duckdb.DuckDBPyConnection, selection: _Selection, path: P
         f"row_group_size {group}, kv_metadata {{cudal1_ledger: '{schema.newest()}'}})"
     ).fetchall()
     with path.open("rb") as stream:
-        name = shard_name(
-            selection.table, hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-        )
+        name = shard_name(selection.table, hashlib.file_digest(stream, "sha256").hexdigest()[:16])
     return Shard(
         selection.table, name, num_rows, path.stat().st_size, tuple(columns), selection.stage
     )

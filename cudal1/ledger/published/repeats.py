@@ -35,7 +35,7 @@ class Rows:
         connection.execute(f"attach ':memory:' as {REPEATED} (read_write)")
         self._name_files(found)
         self.of: dict[str, str] = {}
-        """SQL of the rows by table; a table that nobody has published is missing."""
+        """SQL of the rows by table; a table that was never published is missing."""
         facts = {table: _distinct(found, table) for table in (*FACTS, *WITH_VERDICTS)}
         for table, rule in FACTS.items():
             self._add(table, facts[table], rule.unit, self._lost(table, facts[table], rule))

@@ -16,7 +16,7 @@ _HAS_FAILED = "starts_with(finish_reason, 'error: ')::integer"
 
 @dataclass(frozen=True)
 class Rule:
-    """Which of several publications of a fact holds."""
+    """A choice of one among several publications of a fact."""
 
     unit: tuple[str, ...]
     """Columns that name what holds as a whole."""
@@ -41,14 +41,21 @@ class Rule:
 
 FACTS = {
     "problems": Rule(
-        ("problem_id",), is_latest=True, state=("admitted", "rejection", "revision", "split", "invariants")
+        ("problem_id",),
+        is_latest=True,
+        state=("admitted", "rejection", "revision", "split", "invariants"),
     ),
     "mutants": Rule(
-        ("problem_id",), is_latest=True, state=("mutant", "killed", "family", "num_inputs", "precision")
+        ("problem_id",),
+        is_latest=True,
+        state=("mutant", "killed", "family", "num_inputs", "precision"),
     ),
     "protocols": Rule(("protocol_id",)),
     "completions": Rule(
-        ("completion_id",), _HAS_FAILED, True, ("finish_reason", "candidate_id", "no_candidate_reason")
+        ("completion_id",),
+        _HAS_FAILED,
+        True,
+        ("finish_reason", "candidate_id", "no_candidate_reason"),
     ),
     "candidates": Rule(
         ("candidate_id",), "(program_id is null)::integer + (techniques is null)::integer"
@@ -59,7 +66,9 @@ FACTS = {
     "rulings": Rule(("candidate_id",), "-epoch(ruled_at::timestamp)"),
     "hack_cases": Rule(("case_id",)),
     "baselines": Rule(("candidate_id",)),
-    "runs": Rule(("stage", "started_at"), is_latest=True, state=("num_starts", "ended_at", "num_facts")),
+    "runs": Rule(
+        ("stage", "started_at"), is_latest=True, state=("num_starts", "ended_at", "num_facts")
+    ),
 }
 """Rules of tables of facts."""
 WITH_VERDICTS = {
