@@ -8,7 +8,8 @@ a process of its own: `cold` is the first answer, when nothing was read, and `wa
 two more. Views with more than 10,000 rows are asked for their first page, as `cudal1 sql` does.
 
 The server is one on this machine. Its own files are in the memory of the operating system, and no
-network lies between: a real bucket adds its latency to each of the counted `parts`.
+network lies between: a real bucket adds its latency to the `parts` that were read, those of opening
+included. `--latency-ms` makes up a latency.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from benchmarks.common import RESULTS, note, print_table
 from benchmarks.ledger.data import make_shards
 from benchmarks.machine import cpu_name, versions
 from cudal1.ledger import Ledger
+from cudal1.ledger.published.objects import ObjectFile
 
 PAGE = 200
 WRITERS = 4
@@ -54,7 +56,7 @@ QUESTIONS = {
 
 
 def main() -> None:
-    """Publish, measure, print a table, and write results/ledger_storage.json."""
+    """Publish, measure, print a table, and write results/ledger_storage[_LATENCYms].json."""
     parser = Parser(
         prog="python -m benchmarks.ledger.storage",
         description=__doc__,
@@ -65,6 +67,9 @@ def main() -> None:
     parser.add_argument("--prefix", default="ledger", help="used again, if it has publications")
     parser.add_argument("--server", default="not named", help="name of the server, for the result")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
+    parser.add_argument(
+        "--latency-ms", type=int, default=0, help="waited before each part is read, as if far away"
+    )
     parser.add_argument("--publish", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--ask", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -72,11 +77,12 @@ def main() -> None:
     if given.publish is not None:
         print(json.dumps(_publish(place, given, given.publish)))
     elif given.ask is not None:
-        print(json.dumps(_ask(place, given.endpoint, given.ask)))
+        print(json.dumps(_ask(place, given)))
     else:
         found = _measured(place, given)
         given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "ledger_storage.json").write_text(json.dumps(found, indent=1) + "\n")
+        far = f"_{given.latency_ms}ms" if given.latency_ms else ""
+        (given.out / f"ledger_storage{far}.json").write_text(json.dumps(found, indent=1) + "\n")
         _show(found)
 
 
@@ -111,6 +117,7 @@ def _measured(place: str, given: argparse.Namespace) -> dict[str, Any]:
         "measured": time.strftime("%Y-%m-%d"),
         "facts": "made up (benchmarks/ledger/data.py)",
         "server": given.server,
+        "latency_ms": given.latency_ms,
         "cpu": cpu_name(),
         "load_average": {"least": min(loads), "most": max(loads)},
         "versions": versions("duckdb", "pyarrow"),
@@ -128,7 +135,8 @@ def _run(given: argparse.Namespace, *arguments: str) -> dict[str, Any]:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.ledger.storage", "--endpoint", given.endpoint),
-            *("--prefix", given.prefix, "--candidates", str(given.candidates), *arguments),
+            *("--prefix", given.prefix, "--candidates", str(given.candidates)),
+            *("--latency-ms", str(given.latency_ms), *arguments),
         ],
         check=True,
         stdout=subprocess.PIPE,
@@ -166,28 +174,42 @@ def _publish(place: str, given: argparse.Namespace, writer: int) -> dict[str, An
     }
 
 
-def _ask(place: str, endpoint: str, question: str) -> dict[str, Any]:
+def _ask(place: str, given: argparse.Namespace) -> dict[str, Any]:
+    question: str = given.ask
+    _move_away(given.latency_ms / 1000)
     started = time.monotonic()
-    with Ledger.read(place, endpoint=endpoint) as ledger:
+    with Ledger.read(place, endpoint=given.endpoint) as ledger:
         connected = time.monotonic() - started
         if question == ALL:
             return _questions(ledger)
-        parts = "select count(*), sum(nr_bytes) from duckdb_external_file_cache()"
-        (at_first,) = ledger.sql(parts).rows()
         times = []
         for _ in range(3):
             started = time.monotonic()
             ledger.sql(question)
             times.append(time.monotonic() - started)
-        (at_last,) = ledger.sql(parts).rows()
+        (kept,) = ledger.sql(
+            "select count(*), coalesce(sum(nr_bytes), 0) from duckdb_external_file_cache()"
+        ).rows()
     return {
         "connect": round(connected, 3),
         "cold": round(times[0], 3),
         "warm": round(min(times[1:]), 3),
-        "parts": at_last[0] - at_first[0],
-        "megabytes": round(float((at_last[1] or 0) - (at_first[1] or 0)) / 1e6, 1),
+        "parts": kept[0],
+        "megabytes": round(float(kept[1]) / 1e6, 1),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
+
+
+def _move_away(latency_s: float) -> None:
+    """Let each part of an object take longer, as behind a network."""
+    read = ObjectFile.read
+
+    def read_later(self: ObjectFile, size: int = -1) -> bytes:
+        time.sleep(latency_s)
+        return read(self, size)
+
+    if latency_s:
+        ObjectFile.read = read_later
 
 
 def _questions(ledger: Ledger) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -27,10 +28,16 @@ class FolderPlace:
     def files(self) -> dict[str, int]:
         """Return the size of each file in bytes; names that begin with a dot are left out."""
         found = {}
-        for path in self._folder.rglob("*"):
-            name = path.relative_to(self._folder)
-            if path.is_file() and not any(part.startswith(".") for part in name.parts):
-                found[name.as_posix()] = path.stat().st_size
+        try:
+            for path in self._folder.rglob("*"):
+                name = path.relative_to(self._folder)
+                if path.is_file() and not any(part.startswith(".") for part in name.parts):
+                    found[name.as_posix()] = path.stat().st_size
+        except OSError as error:
+            raise StoreError(
+                f"{self._folder}: cannot be listed ({error.strerror}); name a folder that you may "
+                "read"
+            ) from error
         return found
 
     def read(self, name: str) -> bytes:
@@ -60,7 +67,8 @@ class FolderPlace:
                 "that you may write to"
             ) from error
         finally:
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                partial.unlink()
 
     def url(self, name: str) -> str:
         """Return the path of a file."""

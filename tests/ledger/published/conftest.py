@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow.fs
 import pytest
-from moto.server import ThreadedMotoServer
 
 from cudal1.ledger import Ledger
 from cudal1.ledger.published.publication import Publication
@@ -49,6 +48,8 @@ def make(tmp_path: Path, facts: Facts) -> Make:
 @pytest.fixture(scope="session")
 def server() -> Generator[str]:
     """Return the address of a server with one bucket."""
+    from moto.server import ThreadedMotoServer
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()

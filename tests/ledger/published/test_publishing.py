@@ -14,6 +14,8 @@ from cudal1.ledger.published import folder as folders
 from tests.ledger.conftest import Facts
 from tests.ledger.published.conftest import Make, publish
 
+pytestmark = pytest.mark.slow
+
 
 def content(place: Path, facts: Facts) -> dict[str, list[dict[str, object]]]:
     with Ledger.read(place) as ledger:

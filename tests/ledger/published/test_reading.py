@@ -17,6 +17,8 @@ from cudal1.ledger.published.folder import FolderPlace
 from cudal1.ledger.published.publication import Publication, digest, shard_name
 from tests.ledger.published.conftest import Make, publish
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def place(make: Make, tmp_path: Path) -> Path:
@@ -72,7 +74,7 @@ def test_connect_opens_a_place(place: Path) -> None:
     assert cudal1.connect(place).sql("from best").fetchall()
 
 
-def test_what_was_opened_stays_as_it_is(make: Make, place: Path) -> None:
+def test_an_opened_place_stays_as_it_is(make: Make, place: Path) -> None:
     with Ledger.read(place) as opened:
         before = opened.sql("select count(*) from verdicts").item()
         publish(make("b"), place, "b")
