@@ -6,7 +6,7 @@ shows with what became of them. The number of answers is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,20 +80,33 @@ class Sampling:
     seed: int
     max_new_tokens: int
     batch_size: int
+    author: str = "policy"
+    """Name of the policy among the ledger's providers."""
 
 
 def fitting_problems(
-    stage: Stage, num_tokens: Callable[[Chat], int], split: Split, *, count: int
+    stage: Stage,
+    num_tokens: Callable[[Chat], int],
+    split: Split,
+    *,
+    count: int,
+    without: Collection[str] = (),
 ) -> list[Problem]:
     """Return up to `count` problems of a split with prompts that fit the policy, evenly spread.
 
-    `num_tokens` returns the policy's length of a prompt.
+    Args:
+        stage: the stage that asks.
+        num_tokens: returns the policy's length of a prompt.
+        split: of the problems.
+        count: most problems.
+        without: ids of problems that are left out.
     """
     section, facts = stage.params.policy, device_facts(stage.params)
     problems = [
         problem
         for problem in admitted_problems(split)
-        if num_tokens(generation_prompt(problem, style=section.prompts, facts=facts).as_chat())
+        if problem.id not in without
+        and num_tokens(generation_prompt(problem, style=section.prompts, facts=facts).as_chat())
         <= section.max_prompt_tokens
     ]
     if not problems:
@@ -231,7 +244,7 @@ def _sampled(
         found[ids[i]] = Completion(
             id=ids[i],
             stage=stage.name,
-            provider="policy",
+            provider=sampling.author,
             problem_id=question.problem.id,
             prompt_id=question.prompt.id,
             template_id=question.prompt.template_id,

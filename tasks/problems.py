@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cudal1.errors import SuiteError
+from cudal1.errors import ConfigError, SuiteError
 from cudal1.harness.admission import known_references
 from cudal1.harness.admission.admission import Check, probe_all
 from cudal1.harness.device.device import find_device
 from cudal1.harness.schedule.pools import require_working
 from cudal1.ledger import Ledger
-from cudal1.problem import Problem, Split
-from cudal1.settings.params import Params
-from cudal1.suite import generator, kernelbench, kernelbench_split, loader
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.settings.params import Params, ProblemsParams
+from cudal1.suite import (
+    generator,
+    kernelbench,
+    kernelbench_split,
+    kernelbook,
+    loader,
+    robust_kbench,
+)
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
 
@@ -61,17 +68,7 @@ def load_problems(stage: Stage) -> Mapping[str, float | int]:
 
 def _source(params: Params) -> list[Problem]:
     section = params.problems
-    if section.source == "shipped":
-        found = loader.load_suite(params.device)
-    else:
-        found = kernelbench.load(
-            Path(section.path) if section.path else None,
-            revision=section.revision,
-            sizes=Path(section.sizes) if section.sizes else None,
-            device_class=params.device,
-            heldout=kernelbench_split.heldout() if section.split == "published" else (),
-            largest_trained=section.largest_trained,
-        )
+    found = _suite(section, params.device)
     chosen = [problem for problem in found if problem.level in section.levels]
     for split, count in (
         (Split.TRAIN, section.generated_train),
@@ -86,6 +83,33 @@ def _source(params: Params) -> list[Problem]:
             num_knobs=section.generated_knobs,
         )
     return chosen
+
+
+def _suite(section: ProblemsParams, device_class: DeviceClass) -> list[Problem]:
+    path = Path(section.path) if section.path else None
+    heldout = kernelbench_split.heldout() if section.split == "published" else ()
+    match section.source:
+        case "shipped":
+            return loader.load_suite(device_class)
+        case "kernelbench":
+            return kernelbench.load(
+                path,
+                revision=section.revision,
+                sizes=Path(section.sizes) if section.sizes else None,
+                device_class=device_class,
+                heldout=heldout,
+                largest_trained=section.largest_trained,
+            )
+        case "robust-kbench":
+            if path is None:
+                raise ConfigError("problems.path: name a checkout of robust-kbench")
+            return robust_kbench.load(
+                path, device_class=device_class, named="problems.path", heldout=heldout
+            )
+        case "kernelbook":
+            return kernelbook.load(
+                path, revision=section.revision, device_class=device_class, named="problems.path"
+            )
 
 
 def _distinct(problems: list[Problem]) -> list[Problem]:

@@ -6,16 +6,19 @@ GRPO (equations 4 and 5) trains the policy in a world that makes its prompts and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 from cudal1.ledger import Ledger
-from cudal1.problem import Split
-from cudal1.services.judging import verdict_source
+from cudal1.problem import Problem, Split
+from cudal1.services.judging import VerdictSource, verdict_source
+from cudal1.tracking.runs import Run
 from cudal1.train.grpo import STATE_FILE, GrpoSettings, train_grpo
 from cudal1.train.policy import token_counter
 from tasks.examine import examine, fitting_problems, unprefixed
+from tasks.learning.checkpoints import keep_best, validation_problems
 from tasks.learning.history import History
 from tasks.learning.training import Steps, refuse_unready, refuse_untrainable, tracked, training
 from tasks.learning.world import ContrastiveWorld
@@ -33,7 +36,7 @@ def train(stage: Stage) -> Mapping[str, float | int]:
 def reinforce(
     stage: Stage, *, policy: str, history: History, whole: str = PIPELINE, registers: bool = True
 ) -> Mapping[str, float | int]:
-    """Train data/policy/INIT by the settings of section `rl`, and examine the result.
+    """Train data/policy/INIT by the settings of section `rl`, and examine the best checkpoint.
 
     Args:
         stage: the stage that trains; rows in the ledger have its name.
@@ -49,8 +52,10 @@ def reinforce(
     refuse_untrainable(stage, init, {key: section})
     num_tokens = token_counter(init)
     problems = fitting_problems(stage, num_tokens, Split.TRAIN, count=section.num_problems)
+    others = validation_problems(stage, num_tokens, trained=problems)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
+        finish = partial(_finish, stage, ledger, init=init, out=out, others=others)
         num_policies = stage.params.scale.processes
         with tracked(
             stage,
@@ -77,12 +82,29 @@ def reinforce(
                     )
                     _train(stage, init, out, world, steps)
                 counts = {"num_judged": judge.num_judged, "num_reused": judge.num_reused}
-                marks = examine(stage, ledger, out, judge) if num_policies == 1 else None
+                marks = finish(run, judge) if num_policies == 1 else None
             if marks is None:  # a policy that writes on one GPU leaves the others to judges
-                marks = examine(stage, ledger, out)
-            run.mark(unprefixed(marks))
+                with verdict_source(ledger, stage.params) as judge:
+                    marks = finish(run, judge)
             means = _mean_rewards(ledger, stage, num_problems=len(problems))
     return {**means, **counts, **marks}
+
+
+def _finish(
+    stage: Stage,
+    ledger: Ledger,
+    run: Run,
+    judge: VerdictSource,
+    *,
+    init: Path,
+    out: Path,
+    others: Sequence[Problem],
+) -> Mapping[str, float | int]:
+    """Keep the best checkpoint in `out`, and examine it; return the marks."""
+    kept = keep_best(stage, ledger, judge, run, init=init, out=out, problems=others)
+    marks = examine(stage, ledger, out, judge)
+    run.mark(unprefixed(marks))
+    return {**kept, **marks}
 
 
 def _train(stage: Stage, init: Path, out: Path, world: ContrastiveWorld, steps: Steps) -> None:
@@ -110,6 +132,7 @@ def _train(stage: Stage, init: Path, out: Path, world: ContrastiveWorld, steps: 
             top_p=section.top_p,
             max_new_tokens=stage.params.policy.max_new_tokens,
             checkpoint_every=section.checkpoint_every,
+            keeps_checkpoints=section.validation_problems > 0,
             seed=section.seed,
             scale=stage.params.scale,
             vllm_server=section.vllm_server,

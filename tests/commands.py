@@ -105,7 +105,8 @@ def file_of(module: str) -> str:
     found = importlib.util.find_spec(module)
     if found is not None and found.submodule_search_locations:
         found = importlib.util.find_spec(f"{module}.__main__")
-    assert found is not None and found.origin is not None, f"{module}: there is no such module"
+    assert found is not None, f"{module}: there is no such module"
+    assert found.origin is not None, f"{module}: it is a folder"
     return found.origin
 
 

@@ -49,6 +49,8 @@ TINY: dict[str, dict[str, Any]] = {
         "prompts_per_step": 2,
         "group_size": 4,
         "checkpoint_every": 1,
+        "validation_problems": 1,
+        "validation_samples": 1,
     },
     "search": {
         "num_problems": 2,

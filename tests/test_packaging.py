@@ -19,7 +19,12 @@ from tests import wheel
 from tests.cli.conftest import FASTER, PROBLEM
 from tests.project import ROOT
 
-OTHER_NAMES = {"yaml": "pyyaml", "vl_convert": "vl-convert-python", "ruamel": "ruamel.yaml"}
+OTHER_NAMES = {
+    "yaml": "pyyaml",
+    "vl_convert": "vl-convert-python",
+    "ruamel": "ruamel.yaml",
+    "prometheus_client": "prometheus-client",
+}
 """Names of distributions that differ from the imported names."""
 COMES_WITH = {"pydantic_core": "pydantic", "triton": "torch", "markupsafe": "jinja2"}
 """Imports that one of our requirements brings in any version."""
@@ -33,6 +38,7 @@ NEEDS = {
     "providers add paper": "pipeline",
     "training use coder-7b": "pipeline",
     "training memory": "train",
+    "serve --new-token alice": "serve",
 }
 """Commands beyond the core, each with the extra that it needs first."""
 

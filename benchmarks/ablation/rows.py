@@ -276,6 +276,7 @@ class Experiment:
                 top_p=knobs.top_p,
                 max_new_tokens=self.plan.max_new_tokens,
                 checkpoint_every=knobs.checkpoint_every,
+                keeps_checkpoints=False,
                 seed=knobs.seed,
                 scale=ONE_PROCESS,
                 vllm_server=None,

@@ -165,6 +165,7 @@ def steps(profile: str, size: Size, work: Path, *, layers: int | None = None) ->
             top_p=1.0,
             max_new_tokens=size.answer_tokens,
             checkpoint_every=size.steps,
+            keeps_checkpoints=False,
             seed=1,
             scale=scale,
             vllm_server=None,

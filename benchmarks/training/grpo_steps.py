@@ -220,6 +220,7 @@ def our_steps(policy: Path, world: World, ids: Sequence[str], size: Size, folder
             updates_per_batch=1,
             max_new_tokens=MAX_NEW_TOKENS,
             checkpoint_every=10**6,
+            keeps_checkpoints=False,
             scale=ONE_PROCESS,
             vllm_server=None,
             **OBJECTIVE,

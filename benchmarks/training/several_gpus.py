@@ -180,6 +180,7 @@ def reinforce(work: Path, name: str, scale: ScaleParams, size: Size) -> Logs:
             top_p=1.0,
             max_new_tokens=size.answer_tokens,
             checkpoint_every=100 * size.steps,
+            keeps_checkpoints=False,
             seed=1,
             scale=scale,
             vllm_server=None,

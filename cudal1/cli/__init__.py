@@ -45,6 +45,7 @@ COMMANDS = {
     "show": "Show a candidate or a problem: source, verdicts, timing, lineage, difference, curve.",
     "hacks": "What the reviewer has vetoed, and your word on it.",
     "providers": "Who is asked for candidates, and ready entries for more.",
+    "serve": "Judge for other people's programs, over HTTP.",
     "training": "What training takes of a GPU's memory, and ready settings for larger policies.",
 }
 """Lines of `cudal1 --help`, one for each command; a command's own help begins with the same

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cudal1.cli.options.settings import ParamsOption, ProtocolOption, named_protocol, note_unread
-from cudal1.cli.options.suites import SizesOption, load_named
+from cudal1.cli.options.suites import NAMES, SizesOption, load_named
 from cudal1.cli.terminal.answer import answer, answer_json
 from cudal1.cli.terminal.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
@@ -30,7 +30,7 @@ def report(
         typer.Option(
             "--suite",
             metavar="SUITE",
-            help="shipped or kernelbench:FOLDER: its problems without a verdict count as failed",
+            help=f"{NAMES}: its problems without a verdict count as failed",
         ),
     ] = None,
     sizes: SizesOption = None,

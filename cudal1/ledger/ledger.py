@@ -200,6 +200,13 @@ class Ledger(Reviews):
         """Note a verdict with its flags and timing samples."""
         self._append(*rows.batches_of_verdict(verdict, samples))
 
+    def add_judged(
+        self, candidate: Candidate, verdict: Verdict, samples: Sequence[TimingSample]
+    ) -> None:
+        """Note a candidate that no answer holds and its verdict: both or neither, in one append."""
+        row = rows.batch_of_candidate(candidate, self._reference(candidate.problem_id))
+        self._append(row, *rows.batches_of_verdict(verdict, samples))
+
     def add_try(self, attempt: Try) -> None:
         """Note that a request is sent; the same try again notes its outcome."""
         self._append(rows.batch_of_try(attempt))

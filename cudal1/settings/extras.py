@@ -11,6 +11,7 @@ EXTRA_OF = {
     **dict.fromkeys("pyarrow ruamel ruff sqlalchemy vl_convert".split(), "pipeline"),
     **dict.fromkeys("datasets peft safetensors tokenizers transformers trl".split(), "train"),
     **dict.fromkeys("aiolimiter httpx2 openai".split(), "providers"),
+    **dict.fromkeys("fastapi h11 prometheus_client starlette uvicorn".split(), "serve"),
     "ray": "cluster",
     "pytest": "dev",  # only pytest itself loads the plugin
 }

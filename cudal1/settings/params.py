@@ -38,14 +38,15 @@ NIGHTLY = ("champion", TUNED, "challenger")
 class ProblemsParams(Record):
     """Stage `problems`."""
 
-    source: Literal["shipped", "kernelbench"]
+    source: Literal["shipped", "kernelbench", "robust-kbench", "kernelbook"]
     path: str | None
-    """KernelBench: folder of a checkout; None loads the hub dataset."""
+    """Folder of a checkout, or KernelBook's file of rows; None loads the hub dataset."""
     revision: str | None
-    """KernelBench: revision of the hub dataset; None is its newest."""
+    """Revision of the hub dataset of KernelBench or KernelBook; None is its newest."""
     levels: tuple[Annotated[int, Field(ge=1, le=4)], ...] = Field(min_length=1)
     split: Literal["published", "none"]
-    """KernelBench: hold out the problems of `cudal1/suite/kernelbench_heldout.yaml`, or none."""
+    """KernelBench and robust-kbench: hold out the problems of
+    `cudal1/suite/kernelbench_heldout.yaml`, or none."""
     largest_trained: int | None = Field(gt=0)
     """KernelBench: largest constant of a training problem; larger ones are halved until they are
     within it, to keep verdicts short. Held-out problems keep their sizes. None changes nothing."""

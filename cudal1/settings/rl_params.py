@@ -75,6 +75,11 @@ class RlParams(ContrastParams):
     """True if log(1 + reward) is smoothed in place of the reward."""
     checkpoint_every: int = Field(gt=0)
     """Number of steps between checkpoints; an interrupted run loses at most as many."""
+    validation_problems: int = Field(ge=0)
+    """Number of training problems outside `num_problems` that choose the checkpoint that is kept;
+    0 keeps the last step's weights."""
+    validation_samples: int = Field(gt=0)
+    """Number of answers of each checkpoint to each of them."""
     vllm_server: str | None = Field(pattern=r"^https?://")
     """Address of the vLLM server that samples the answers and is sent the weights before each step
     (docs/training/how-to.md); None: the training processes sample."""

@@ -25,6 +25,8 @@ from cudal1.files.text_file import naming_utf8
 from cudal1.problem import DeviceClass, Problem, Split, Unreadable, resize
 from cudal1.record import content_id
 from cudal1.suite.halving import shrunk
+from cudal1.suite.hub import from_home
+from cudal1.suite.hub import rows as rows_of
 from cudal1.suite.loader import level_of, number_and_name, read_source, short_name
 from cudal1.suite.sizes import Sizes, load_sizes, refuse_unknown
 
@@ -65,7 +67,7 @@ def load(
         load_sizes(sizes) if sizes else Sizes(), device_class, frozenset(heldout), largest_trained
     )
     remedy = f"give {named} a checkout of KernelBench"
-    path = path and _from_home(path)
+    path = path and from_home(path)
     if path is None:
         rows = _rows(DATASET, revision, f"check the network and problems.revision, or {remedy}")
         problems, names = _from_rows(rows, wanted, revision, where=DATASET)
@@ -106,13 +108,6 @@ class _Wanted:
         if self.largest_trained is not None and self.split(name) is Split.TRAIN:
             given = {**shrunk(source, self.largest_trained), **given}
         return _sized(source, given, where=where)
-
-
-def _from_home(path: Path) -> Path:
-    """Return the path with `~` expanded: no shell does so after a colon or in params.yaml."""
-    with suppress(RuntimeError):  # the home of a user unknown to this machine
-        return path.expanduser()
-    return path
 
 
 def _told_apart(problems: Sequence[Problem]) -> list[Problem]:
@@ -205,19 +200,8 @@ def _commit(files: Sequence[Path]) -> str | None:
 
 
 def _rows(dataset: str, revision: str | None, remedy: str) -> list[dict[str, Any]]:
-    import datasets
-    from datasets.exceptions import DatasetsError
-
-    try:
-        splits: Any = datasets.load_dataset(dataset, revision=revision)
-    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise SuiteError(f"{dataset}: the dataset cannot be loaded ({said}); {remedy}") from error
-    rows = [dict(row) for split in splits.values() for row in split]
-    lacking = sorted({"level", "problem_id", "name", "code"}.difference(*rows[:1]))
-    if lacking:
-        raise SuiteError(f"{dataset}: lacks {', '.join(lacking)}; is it KernelBench's dataset?")
-    return rows
+    columns = ("level", "problem_id", "name", "code")
+    return rows_of(dataset, revision, columns=columns, owner="KernelBench", remedy=remedy)
 
 
 def _from_rows(

@@ -20,6 +20,8 @@ log = logging.getLogger("cudal1")
 
 HELDOUT = "heldout/"
 """Prefix of the metrics of an examination on held-out problems, which are drawn together."""
+VALIDATION = "validation/"
+"""Prefix of the metrics of checkpoints on the problems that choose one of them."""
 MARK = f"{HELDOUT}mean_reward"
 """The mark by which the best policy is chosen."""
 MAX_PARAM_LETTERS = 500
@@ -99,7 +101,7 @@ class Run:
                     (
                         point.step
                         for name in found[0].data.metrics
-                        if not name.startswith(HELDOUT)
+                        if not name.startswith((HELDOUT, VALIDATION))
                         for point in self._client.get_metric_history(self._run_id, name)
                     ),
                     default=-1,
@@ -125,6 +127,30 @@ class Run:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Log the numbers of one step, in one write; a number logged twice would stay twice."""
+        self._write({step: values})
+        self.last_step = max(step, self.last_step)
+
+    def mark(self, marks: Mapping[str, float]) -> None:
+        """Log a finished policy's marks on held-out problems, once, at the run's last step."""
+        self._log_once({max(0, self.last_step): {f"{HELDOUT}{k}": v for k, v in marks.items()}})
+
+    def mark_checkpoints(self, marks: Mapping[int, Mapping[str, float]]) -> None:
+        """Log the marks on validation problems of checkpoints, by step, once."""
+        self._log_once(
+            {
+                step: {f"{VALIDATION}{name}": value for name, value in each.items()}
+                for step, each in marks.items()
+            }
+        )
+
+    def _log_once(self, values: Mapping[int, Mapping[str, float]]) -> None:
+        """Log marks by step, in one write, unless the run has them."""
+        with clear_errors(self._folder):
+            known = self._client.get_run(self._run_id).data.metrics
+        if not any(numbers.keys() & known.keys() for numbers in values.values()):
+            self._write(values)
+
+    def _write(self, values: Mapping[int, Mapping[str, float]]) -> None:
         from mlflow.entities import Metric
 
         now_ms = int(time.time() * 1000)
@@ -132,19 +158,11 @@ class Run:
             self._client.log_batch(
                 self._run_id,
                 metrics=[
-                    Metric(name, float(value), now_ms, step) for name, value in values.items()
+                    Metric(name, float(value), now_ms, step)
+                    for step, numbers in values.items()
+                    for name, value in numbers.items()
                 ],
             )
-        self.last_step = max(step, self.last_step)
-
-    def mark(self, marks: Mapping[str, float]) -> None:
-        """Log a finished policy's marks on held-out problems, once, at the run's last step."""
-        with clear_errors(self._folder):
-            known = self._client.get_run(self._run_id).data.metrics
-        if MARK not in known:
-            last = self.last_step
-            self.log(max(0, last), {f"{HELDOUT}{name}": value for name, value in marks.items()})
-            self.last_step = last
 
     def log_checkpoint(self, policy: Path) -> None:
         """Keep the finished policy as the run's artifact."""

@@ -35,6 +35,7 @@ from cudal1.train.sampling.answering import Answering
 from cudal1.train.sampling.attention import avoid_cudnn
 
 STATE_FILE = "cudal1.json"
+_KEPT = "policy-"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class GrpoSettings:
     top_p: float
     max_new_tokens: int
     checkpoint_every: int
+    keeps_checkpoints: bool
+    """True if the weights of every checkpoint stay (`kept_policies`)."""
     seed: int
     scale: ScaleParams
     vllm_server: str | None
@@ -77,7 +80,7 @@ def train_grpo(
     """Train `policy` in `environment` and save to `out`.
 
     `work` holds checkpoints with the environment's state: after a kill the same call goes on from
-    the last complete one.
+    the last complete one. The last two stay; `kept_policies` has the weights of all, if asked for.
     """
     import torch
     from datasets import Dataset, disable_progress_bars
@@ -142,8 +145,11 @@ def train_grpo(
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         peft_config=scaling.adapter(settings.scale),
-        callbacks=[finite_callback(), log_callback(on_log), _state_callback(environment)],
+        callbacks=[finite_callback(), log_callback(on_log)],
     )
+    if settings.keeps_checkpoints:
+        trainer.add_callback(_keeping_callback(trainer, tokenizer))
+    trainer.add_callback(_state_callback(environment))  # last: its file says that all is written
     trainer.environment = environment
     trainer.offers = offers
     trainer.answering = Answering(
@@ -233,6 +239,23 @@ def _trainer_class() -> Any:
                     torch.cuda.empty_cache()  # gives unused memory to the workers
 
     return ContrastiveTrainer
+
+
+def kept_policies(work: Path) -> dict[int, Path]:
+    """Return the weights that `keeps_checkpoints` has left, by step, for `scaling.plain_policy`."""
+    found = {int(path.name.removeprefix(_KEPT)): path for path in work.glob(f"{_KEPT}*")}
+    return dict(sorted(found.items()))
+
+
+def _keeping_callback(trainer: Any, tokenizer: Any) -> Any:
+    from transformers import TrainerCallback
+
+    class _Keeping(TrainerCallback):
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            folder = Path(args.output_dir) / f"{_KEPT}{state.global_step}"
+            scaling.keep_policy(trainer, tokenizer, folder)
+
+    return _Keeping()
 
 
 def _state_callback(environment: Environment) -> Any:

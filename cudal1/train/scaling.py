@@ -86,10 +86,47 @@ def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
     it was trained: W + (alpha / rank) B A; in float32, since most of it is smaller than bfloat16's
     steps.
     """
-    accelerator = trainer.accelerator
-    model = accelerator.unwrap_model(trainer.model)
+    model = trainer.accelerator.unwrap_model(trainer.model)
     if hasattr(model, "merge_and_unload"):
         model = model.float().merge_and_unload()
+    _write(trainer.accelerator, model, tokenizer, out)
+
+
+def keep_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
+    """Write the weights of a policy that trains on: its adapter alone, where it has one.
+
+    Every process calls it; the first one writes. `out` is whole or absent.
+    """
+    accelerator = trainer.accelerator
+    partial = out.with_name(f".{out.name}")
+    _write(accelerator, accelerator.unwrap_model(trainer.model), tokenizer, partial)
+    if accelerator.is_main_process:
+        shutil.rmtree(out, ignore_errors=True)
+        partial.rename(out)
+
+
+def plain_policy(initial: Path, kept: Path, out: Path) -> None:
+    """Write kept weights as a plain folder, as `save_policy` does.
+
+    Args:
+        initial: the policy that the training began with.
+        kept: what `keep_policy` wrote.
+        out: the folder to write.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    if not (kept / "adapter_config.json").is_file():
+        shutil.copytree(kept, out)
+        return
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model: Any = AutoModelForCausalLM.from_pretrained(initial, dtype="float32")
+    adapted: Any = PeftModel.from_pretrained(model, kept)
+    adapted.merge_and_unload().save_pretrained(out)
+    AutoTokenizer.from_pretrained(kept).save_pretrained(out)
+
+
+def _write(accelerator: Any, model: Any, tokenizer: Any, out: Path) -> None:
     state = accelerator.get_state_dict(model)  # gathers shards, so all processes take part
     for tied in model.all_tied_weights_keys:  # a gathered tensor does not show that it is shared
         state.pop(tied, None)

@@ -206,7 +206,10 @@ def _write_plot(stage: Stage, ledger: Ledger) -> None:
     for row in ledger.query("steps", stage=stage.name).to_dicts():
         rows.setdefault(row["step"], {"step": row["step"]})[row["name"]] = row["value"]
     rows = {step: row for step, row in rows.items() if "loss" in row}
-    names = sorted({name for row in rows.values() for name in row} - {"step"})
+    names = sorted(
+        {name for row in rows.values() for name in row if not name.startswith("validation_")}
+        - {"step"}
+    )
     path = DATA / "plots" / f"{stage.name.replace('@', '-')}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as stream:

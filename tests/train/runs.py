@@ -38,6 +38,7 @@ GRPO: dict[str, Any] = {
     "top_p": 1.0,
     "max_new_tokens": 12,
     "checkpoint_every": 1,
+    "keeps_checkpoints": False,
     "seed": 5,
     "vllm_server": None,
 }

@@ -9,11 +9,15 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+import torch
 
 from cudal1.selection.reward import Advantage, group_advantages
 from cudal1.train import grpo
+from cudal1.train.policy import fingerprint
 from cudal1.train.sampling import answering, rollouts
+from cudal1.train.scaling import plain_policy
 from tests.train.runs import scale
+from tests.train.test_adapter import weights
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +39,7 @@ SETTINGS = {
     "top_p": 1.0,
     "max_new_tokens": 12,
     "checkpoint_every": 2,
+    "keeps_checkpoints": False,
     "seed": 5,
     "scale": scale(),
     "vllm_server": None,
@@ -132,6 +137,34 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(grpo, "_trainer_class", lambda: Watched)
     return batches
+
+
+def test_the_weights_of_every_checkpoint_stay_if_asked_for(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    train(tiny_policy, tmp_path, Letters(), steps=4, checkpoint_every=1, keeps_checkpoints=True)
+    kept = grpo.kept_policies(tmp_path / "work")
+    assert list(kept) == [1, 2, 3, 4]
+    plain_policy(tiny_policy, kept[4], tmp_path / "last")
+    assert fingerprint(tmp_path / "last") == fingerprint(tmp_path / "out")
+    assert fingerprint(kept[3]) != fingerprint(kept[4])
+
+
+def test_no_checkpoint_stays_unasked(tiny_policy: Path, tmp_path: Path) -> None:
+    train(tiny_policy, tmp_path, Letters(), steps=2, checkpoint_every=1)
+    assert grpo.kept_policies(tmp_path / "work") == {}
+
+
+def test_a_kept_adapter_becomes_the_policy_that_is_saved(tiny_policy: Path, tmp_path: Path) -> None:
+    adapted = scale(adapter={"rank": 4, "alpha": 8})
+    train(tiny_policy, tmp_path, Letters(), steps=2, scale=adapted, keeps_checkpoints=True)
+    [kept] = grpo.kept_policies(tmp_path / "work").values()
+    plain_policy(tiny_policy, kept, tmp_path / "last")
+    assert not (tmp_path / "last" / "adapter_config.json").exists()
+    saved, made = weights(tmp_path / "out"), weights(tmp_path / "last")
+    assert saved.keys() == made.keys()
+    assert all(torch.allclose(saved[name], made[name], atol=1e-6) for name in saved)
+    assert fingerprint(tmp_path / "last") != fingerprint(tiny_policy)
 
 
 def test_the_mean_reward_rises(tiny_policy: Path, tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ from cudal1.cli.verdicts.outcome import Outcome
 from cudal1.cli.verdicts.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.admission.trying import ReferenceTrial
-from cudal1.harness.builds.build_cache import default_folder
-from cudal1.harness.builds.builder import Builder, may_compile
+from cudal1.harness.builds.builder import may_compile
 from cudal1.harness.builds.toolchain import missing_for, remedy
-from cudal1.harness.cluster.cluster_builder import ClusterBuilder
+from cudal1.harness.cluster.cluster_builder import builder_for
 from cudal1.harness.judgement import Judgement
 from cudal1.harness.schedule.ahead import Compiles, window
 from cudal1.harness.schedule.assignment import Refusal
@@ -222,10 +221,4 @@ def _builder(
     device_class = device_processes[0].device.device_class
     if not any(may_compile(candidate.source, device_class) for _, candidate in work):
         return nullcontext()
-    if any(device_process.machine for device_process in device_processes):
-        return ClusterBuilder(device_processes, settings.protocol)
-    return Builder(
-        [device_process.device for device_process in device_processes],
-        settings.protocol,
-        default_folder(),
-    )
+    return builder_for(device_processes, settings.protocol)

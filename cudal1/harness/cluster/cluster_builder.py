@@ -20,13 +20,22 @@ from typing import Any, Self
 
 from cudal1.candidate import Candidate
 from cudal1.harness.builds.build_cache import BuildCache, default_folder
-from cudal1.harness.builds.builder import may_compile, not_ahead
+from cudal1.harness.builds.builder import Builder, may_compile, not_ahead
 from cudal1.harness.cluster.cluster import ANSWER_LIMIT_S, BUILDS, CLOSE_LIMIT_S, Relayed, from_ray
 from cudal1.harness.cluster.relay import Answer
 from cudal1.harness.exchange.failure import Failure
 from cudal1.harness.schedule.device_processes import DeviceProcess, MachineLost
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
+
+
+def builder_for(
+    device_processes: Sequence[DeviceProcess], protocol: EvalProtocol
+) -> Builder | ClusterBuilder:
+    """Return a builder, not open yet, on the machines of the device processes."""
+    if any(each.machine for each in device_processes):
+        return ClusterBuilder(device_processes, protocol)
+    return Builder([each.device for each in device_processes], protocol, default_folder())
 
 
 class ClusterBuilder:

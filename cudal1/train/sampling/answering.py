@@ -72,15 +72,15 @@ class Answering:
         self._again = Again([place // size for place in range(len(prompts))], times=self._resamples)
         if self._served is not None:
             self._send_weights()
-        num_equal = self._num_trajectories
+        group_size = self._num_trajectories
         for turn in range(self._turns):
             places = [place for place in range(len(prompts)) if self._turn(place) == turn]
             if turn > 0:
                 made = refined([self._before(place) for place in places])
                 for place, prompt in zip(places, made, strict=True):
                     prompts[place] = prompt
-                num_equal = 1
-            self._sample(places, prompts, plainly, group_size=num_equal)
+                group_size = 1
+            self._sample(places, prompts, plainly, group_size=group_size)
             for again in self._again.rounds():
                 self._sample(again, prompts, plainly, group_size=1)
         return self._answers, self._logprobs if self._served is not None else None

@@ -1,0 +1,1 @@
+"""Measure the judge over HTTP: kills, overhead, hostile clients."""
