@@ -4,10 +4,14 @@ A place has
 
     publications/TIME-WRITER-DIGEST.json    what was said when, and in which files
     facts/TABLE/DIGEST.parquet              its rows
+    repeats/TABLE/DIGEST.parquet            rows of all publications that do not hold
 
 Files are named by their content and never change. A publication is written after its files, so that
 a killed one is not seen. Several writers need no lock: no two of them write the same name with
 another content.
+
+A publication that saw all others names the rows that do not hold, for its readers. While writers
+that did not see each other are the latest, readers find them by themselves (`repeats.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ WRITER = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of a writer's name."""
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _MANIFEST = re.compile(rf"{MANIFESTS}/(\d{{8}}T\d{{12}}Z)-({WRITER})-([0-9a-f]{{16}})\.json")
-_SHARD = re.compile(r"facts/(\w+)/[0-9a-f]{16}\.parquet")
+_SHARD = re.compile(r"(facts|repeats)/(\w+)/[0-9a-f]{16}\.parquet")
 _READERS = 16
 """Publications that are read at once: each is small, and waits for the network alone."""
 
@@ -59,6 +63,10 @@ class Publication:
     version: int
     """Version of the tables."""
     shards: tuple[Shard, ...]
+    seen: str = ""
+    """Digest of the names of all publications that its writer saw."""
+    repeats: tuple[Shard, ...] = ()
+    """Names of files and units that do not hold, for each table that has some."""
 
     def num_rows(self) -> dict[str, int]:
         """Return the number of rows of each table."""
@@ -82,9 +90,19 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def shard_name(table: str, content_digest: str) -> str:
+def shard_name(table: str, content_digest: str, *, folder: str = "facts") -> str:
     """Return the name of a file of rows."""
-    return f"facts/{table}/{content_digest}.parquet"
+    return f"{folder}/{table}/{content_digest}.parquet"
+
+
+def digest_of_names(found: Sequence[Publication]) -> str:
+    """Return the digest by which a publication says that it saw these."""
+    return digest("\n".join(sorted(each.name() for each in found)).encode())
+
+
+def is_settled(found: Sequence[Publication]) -> bool:
+    """Return whether the latest publication saw all others, and so names what does not hold."""
+    return bool(found) and found[-1].seen == digest_of_names(found[:-1])
 
 
 def time_after(seen: Sequence[Publication], now: datetime) -> str:
@@ -119,7 +137,7 @@ def publications(place: Place) -> tuple[list[Publication], dict[str, int]]:
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(lambda name: _read(place, name), names))
     for name, publication in zip(names, found, strict=True):
-        for shard in publication.shards:
+        for shard in (*publication.shards, *publication.repeats):
             if sizes.get(shard.name) != shard.num_bytes:
                 raise _incomplete(place, name, publication, shard.name)
     return found, sizes
@@ -144,8 +162,11 @@ def _read(place: Place, name: str) -> Publication:
             f"{place.name}: {name} is of version {said['version']}, newer than this code's "
             f"{schema.newest()}: update cudal1"
         )
-    shards = tuple(Shard(**{**each, "columns": tuple(each["columns"])}) for each in said["shards"])
-    return Publication(said["published_at"], said["writer"], said["version"], shards)
+    shards, repeats = (
+        tuple(Shard(**{**each, "columns": tuple(each["columns"])}) for each in said[kind])
+        for kind in ("shards", "repeats")
+    )
+    return Publication(**{**said, "shards": shards, "repeats": repeats})
 
 
 def _incomplete(place: Place, name: str, publication: Publication, shard: str) -> StoreError:

@@ -11,7 +11,7 @@ import re
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,11 +27,14 @@ from cudal1.ledger.published.publication import (
     Publication,
     Shard,
     digest,
+    digest_of_names,
+    is_settled,
     publications,
     shard_name,
     time_after,
 )
-from cudal1.ledger.published.repeats import Rows, columns_of, latest_of_stages
+from cudal1.ledger.published.reading import opened
+from cudal1.ledger.published.repeats import Rows, latest_of_stages
 from cudal1.ledger.published.rules import FACTS, OF_STAGES, WITH_VERDICTS, Rule
 
 ROW_GROUP = 122_880
@@ -83,11 +86,14 @@ def publish(
             if sizes.get(shard.name) != shard.num_bytes:
                 place.write(shard.name, made)
             shards.append(shard)
-        if not shards:
+        if not shards and (not found or is_settled(found)):
             return None
         said = Publication(
             time_after(found, datetime.now(UTC)), writer, schema.newest(), tuple(shards)
         )
+        known = sizes | {shard.name: shard.num_bytes for shard in shards}
+        repeats = _write_repeats(place, [*found, said], known, made)
+        said = replace(said, seen=digest_of_names(found), repeats=tuple(repeats))
         made.write_bytes(said.content())
         place.write(said.name(), made)
     return said
@@ -150,9 +156,30 @@ def _mark_fresh(
     return bool(connection.execute(f"from fresh_{table} limit 1").fetchall())
 
 
-def _write(connection: duckdb.DuckDBPyConnection, selection: _Selection, path: Path) -> Shard:
+def _write_repeats(
+    place: Place, found: Sequence[Publication], sizes: dict[str, int], made: Path
+) -> Iterator[Shard]:
+    """Write what does not hold over all publications, the new one among them."""
+    connection, rows = opened(place, found, sizes)
+    with connection:
+        for table in (*FACTS, *OF_STAGES):
+            if table in rows.lost:
+                query = f"{rows.lost_names(table)} order by all"
+                shard = _write(connection, _Selection(table, query), made, folder="repeats")
+                if sizes.get(shard.name) != shard.num_bytes:
+                    place.write(shard.name, made)
+                yield shard
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection,
+    selection: _Selection,
+    path: Path,
+    *,
+    folder: str = "facts",
+) -> Shard:
     """Write a selection as Parquet; equal rows give equal bytes."""
-    columns = columns_of(connection, selection.table)
+    columns = connection.sql(selection.query).columns
     group = SAMPLES_ROW_GROUP if selection.table == "timing_samples" else ROW_GROUP
     written = str(path).replace("'", "''")
     ((num_rows,),) = connection.execute(
@@ -160,7 +187,8 @@ def _write(connection: duckdb.DuckDBPyConnection, selection: _Selection, path: P
         f"row_group_size {group}, kv_metadata {{cudal1_ledger: '{schema.newest()}'}})"
     ).fetchall()
     with path.open("rb") as stream:
-        name = shard_name(selection.table, hashlib.file_digest(stream, "sha256").hexdigest()[:16])
+        found = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    name = shard_name(selection.table, found, folder=folder)
     return Shard(
         selection.table, name, num_rows, path.stat().st_size, tuple(columns), selection.stage
     )

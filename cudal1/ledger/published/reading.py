@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 
 from cudal1.errors import StoreError
 from cudal1.ledger import schema
-from cudal1.ledger.published.place import open_place
-from cudal1.ledger.published.publication import publications
+from cudal1.ledger.published.place import Place, open_place
+from cudal1.ledger.published.publication import Publication, publications
 from cudal1.ledger.published.repeats import Rows
 
 
@@ -41,15 +42,27 @@ def connect(
             f"{place.name}: nothing is published here; run `cudal1 publish {place.name}` in the "
             "folder of a run, or correct the name"
         )
+    connection, rows = opened(place, found, sizes)
+    for table, query in rows.of.items():
+        _replace(connection, table, query)
+    return connection
+
+
+def opened(
+    place: Place, found: Sequence[Publication], sizes: dict[str, int]
+) -> tuple[duckdb.DuckDBPyConnection, Rows]:
+    """Return a connection that reads a place, with empty tables, and the rows of each table.
+
+    Raises:
+        StoreError: a shard cannot be read.
+    """
     spill = str(Path(tempfile.gettempdir()) / f"cudal1-duckdb-{os.getpid()}")  # DuckDB makes it
     connection = duckdb.connect(config={"temp_directory": spill})
     try:
         connection.execute("set parquet_metadata_cache = true")
         schema.upgrade(connection, found=0)
         place.prepare(connection, sizes)
-        rows = Rows(connection, place, found)
-        for table, query in rows.of.items():
-            _replace(connection, table, query)
+        return connection, Rows(connection, place, found)
     except duckdb.Error as error:
         connection.close()
         said = str(error).split("\n", 1)[0]
@@ -57,7 +70,6 @@ def connect(
             f"{place.name}: a shard cannot be read ({said}); try again, or delete the publication "
             "that names it and publish again"
         ) from error
-    return connection
 
 
 def _replace(connection: duckdb.DuckDBPyConnection, table: str, query: str) -> None:

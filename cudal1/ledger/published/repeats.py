@@ -1,8 +1,9 @@
 """The rows of each table over all publications, each fact once.
 
 Machines publish what others lack, so that few facts are published twice: by two machines at once,
-or since they changed. The keys of those that do not hold are found once, when a place is opened,
-and left out of every question. A table without any is read as it is.
+or since they changed. The keys of those that do not hold are left out of every question. The latest
+publication names them, if it saw all others; else they are found when a place is opened, which
+reads the keys of all rows. A table without any is read as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import duckdb
 from cudal1.ledger import schema
 from cudal1.ledger.inserting import VERDICT_KEY
 from cudal1.ledger.published.place import Place
-from cudal1.ledger.published.publication import Publication, Shard
+from cudal1.ledger.published.publication import Publication, Shard, is_settled
 from cudal1.ledger.published.rules import FACTS, OF_STAGES, WITH_VERDICTS, Rule
 
 REPEATED = "repeated"
@@ -36,14 +37,22 @@ class Rows:
         self._name_files(found)
         self.of: dict[str, str] = {}
         """SQL of the rows by table; a table that was never published is missing."""
-        facts = {table: _distinct(found, table) for table in (*FACTS, *WITH_VERDICTS)}
+        self.lost: dict[str, str] = {}
+        """Table of the files and units that do not hold, by table; most tables have none."""
+        self._known = {shard.table: shard for shard in found[-1].repeats} if found else {}
+        self._is_settled = is_settled(found)
         for table, rule in FACTS.items():
-            self._add(table, facts[table], rule.unit, self._lost(table, facts[table], rule))
+            shards = _distinct(found, table)
+            self._find_lost(table, shards, rule)
+            self._add(table, shards, rule.unit)
         for table in WITH_VERDICTS:
-            self._add(table, facts[table], VERDICT_KEY, self._lost_with_verdicts(table))
+            if "verdicts" in self.lost:
+                self._keep(table, self._lost_with_verdicts(table))
+            self._add(table, _distinct(found, table), VERDICT_KEY)
         for table, rule in OF_STAGES.items():
             shards = _latest_statements(found, table)
-            self._add(table, shards, rule.unit, self._lost(table, shards, rule))
+            self._find_lost(table, shards, rule)
+            self._add(table, shards, rule.unit)
 
     def said(self, table: str, shards: Sequence[Shard], rule: Rule) -> str:
         """Return SQL of each unit's latest rank and state in some shards, whether they hold or not.
@@ -70,28 +79,35 @@ class Rows:
         if named:
             self._connection.executemany(f"insert into {REPEATED}.files values (?, ?, ?)", named)
 
-    def _add(
-        self, table: str, shards: Sequence[Shard], unit: Sequence[str], lost: str | None
-    ) -> None:
+    def _add(self, table: str, shards: Sequence[Shard], unit: Sequence[str]) -> None:
         if shards:
             rows = self._read(table, shards)
             keys = ", ".join(("filename", *unit))
             self.of[table] = f"select * exclude (filename) from {rows}" + (
-                f" anti join {lost} using ({keys})" if lost else ""
+                f" anti join {self.lost[table]} using ({keys})" if table in self.lost else ""
             )
 
-    def _lost(self, table: str, shards: Sequence[Shard], rule: Rule) -> str | None:
-        """Return the table of files and units that do not hold; None where all do."""
+    def _find_lost(self, table: str, shards: Sequence[Shard], rule: Rule) -> None:
+        """Find the files and units of a table that do not hold."""
+        if self._is_settled:
+            if table in self._known:
+                url = self._place.url(self._known[table].name)
+                prefix = self._place.url("-").removesuffix("-")
+                self._keep(
+                    table,
+                    f"select {_quoted(prefix)} || filename as filename, {', '.join(rule.unit)} "
+                    f"from read_parquet({_quoted(url)})",
+                )
+            return
         stages = [shard.stage for shard in shards]
-        if len(shards) < 2 or (None not in stages and len(set(stages)) == len(stages)):
-            return None
+        if len(shards) > 1 and (None in stages or len(set(stages)) < len(stages)):
+            self._keep(table, self._lost(self._read(table, shards), rule))
+
+    def _lost(self, rows: str, rule: Rule) -> str:
         unit = ", ".join(rule.unit)
         latest = "desc" if rule.is_latest else "asc"
-        return self._made(
-            f"lost_{table}",
-            f"""
-            with units as (
-                select filename, {unit}, {rule.rank} as rank from {self._read(table, shards)}
+        return f"""
+            with units as (select filename, {unit}, {rule.rank} as rank from {rows}
             ), twice as (
                 select {unit} from units group by {unit} having min(filename) <> max(filename)
             ), said as (
@@ -100,34 +116,27 @@ class Rows:
             )
             select filename, {unit} from said join ({_TIMES}) using (filename)
             qualify row_number() over (partition by {unit} order by rank, publication {latest}) > 1
-            """,
-        )
+            """
 
-    def _lost_with_verdicts(self, table: str) -> str | None:
-        """Return the table of files and verdicts that do not hold; None where all do."""
-        known = self._connection.execute(
-            "select 1 from duckdb_tables() where database_name = ? and table_name = ?",
-            [REPEATED, "lost_verdicts"],
-        )
-        if not known.fetchall():
-            return None
-        return self._made(
-            f"lost_{table}",
-            f"""
+    def _lost_with_verdicts(self, table: str) -> str:
+        return f"""
             select distinct beside.filename, {", ".join(f"lost.{name}" for name in VERDICT_KEY)}
-            from {REPEATED}.lost_verdicts lost join {REPEATED}.files f using (filename)
+            from {self.lost["verdicts"]} lost join {REPEATED}.files f using (filename)
             join {REPEATED}.files beside using (publication)
             where beside.table_name = '{table}'
-            """,
-        )
+            """
 
-    def _made(self, name: str, query: str) -> str | None:
-        full = f"{REPEATED}.{name}"
-        self._connection.execute(f"create table {full} as {query}")
-        if self._connection.execute(f"from {full} limit 1").fetchall():
-            return full
-        self._connection.execute(f"drop table {full}")
-        return None
+    def _keep(self, table: str, query: str) -> None:
+        """Keep what does not hold of a table, if there is any."""
+        name = f"{REPEATED}.lost_{table}"
+        self._connection.execute(f"create table {name} as {query}")
+        if self._connection.execute(f"from {name} limit 1").fetchall():
+            self.lost[table] = name
+
+    def lost_names(self, table: str) -> str:
+        """Return SQL of what does not hold of a table, with names of files below the place."""
+        prefix = len(self._place.url("-"))
+        return f"select * replace (filename[{prefix}:] as filename) from {self.lost[table]}"
 
     def _read(self, table: str, shards: Sequence[Shard]) -> str:
         """Return SQL of all rows of some shards, under present column names, with `filename`."""

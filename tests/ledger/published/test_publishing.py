@@ -83,6 +83,37 @@ def test_facts_of_writers_that_did_not_see_each_other_count_once(
     assert content(raced_place, facts) == content(first, facts)
 
 
+def test_the_next_publication_names_what_racing_writers_repeated(
+    make: Make, facts: Facts, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+    data = make("a"), make("b")
+    for place, folder, writer in zip((first, second), data, "ab", strict=True):
+        publish(folder, place, writer)
+    raced(first, second)
+    before = content(first, facts)
+    said = publish(data[0], first, "a")
+    assert said is not None
+    assert said.shards == ()
+    assert {shard.table for shard in said.repeats} >= {"verdicts", "candidates", "members"}
+    assert publish(data[1], first, "b") is None
+    assert content(first, facts) == before
+
+
+def test_a_place_that_lost_the_latest_publication_counts_each_fact_once(
+    make: Make, facts: Facts, tmp_path: Path
+) -> None:
+    place = tmp_path / "place"
+    publish(make("a"), place, "a")
+    publish(make("b"), place, "b")
+    last = publish(make("c"), place, "c")
+    assert last is not None
+    (place / last.name()).unlink()
+    once = "select count(*) = count(distinct candidate_id) from verdicts"
+    assert one(place, once) is True
+    assert one(place, "select count(*) from verdicts") == 6
+
+
 def test_samples_hold_with_their_verdict(make: Make, facts: Facts, tmp_path: Path) -> None:
     """Two machines judged one candidate: one verdict counts, with its own samples."""
     candidate = facts.candidate("class ModelNew: judged twice")
