@@ -3,8 +3,8 @@
 python -m benchmarks.ledger.storage --endpoint URL [--candidates 1000000] [--out FOLDER]
 
 Ledgers with made-up facts (`benchmarks.ledger.data`) are published to a bucket by processes that
-run two at a time. Neighbours have some candidates in common. An empty ledger is published last, alone,
-which names what was published twice. Then each documented view is asked in
+run two at a time. Neighbours have some candidates in common. An empty ledger is published last,
+alone, so that its publication names what was published twice. Then each documented view is asked in
 a process of its own: `cold` is the first answer, when nothing was read, and `warm` is the better of
 two more. Views with more than 10,000 rows are asked for their first page, as `cudal1 sql` does.
 
@@ -92,7 +92,6 @@ def _measured(place: str, given: argparse.Namespace) -> dict[str, Any]:
     store.create_dir(BUCKET)
     loads = [os.getloadavg()[0]]
     published: list[dict[str, Any]] = []
-    opening = None
     chosen = pyarrow.fs.FileSelector(
         f"{BUCKET}/{given.prefix}", recursive=True, allow_not_found=True
     )
@@ -101,7 +100,6 @@ def _measured(place: str, given: argparse.Namespace) -> dict[str, Any]:
             published = list(
                 pool.map(lambda each: _run(given, "--publish", str(each)), range(WRITERS))
             )
-        opening = _run(given, "--ask", "from words")["connect"]
         published.append(_run(given, "--publish", str(WRITERS)))
         for each in published:
             note(f"published: {each}")
@@ -126,7 +124,6 @@ def _measured(place: str, given: argparse.Namespace) -> dict[str, Any]:
         "load_average": {"least": min(loads), "most": max(loads)},
         "versions": versions("duckdb", "pyarrow"),
         "published": published,
-        "connect_after_races": opening,
         "num_files": len(files),
         "bytes": dict(sorted(sizes.items())),
         "rows": counted["rows"],

@@ -276,11 +276,14 @@ create or replace view reliability as
 comment on view reliability is 'How far to trust times: spread (interquartile range over median of the bursts of one measurement), repeat (how far a reference''s median moves in fresh processes, as a logarithm), A/A (what references gained against themselves)';
 
 create or replace macro lineage(of_candidate) as table
-    with recursive ancestors(candidate_id, shown_to, generation) as (
+    with recursive shown as materialized ( -- once for all generations
+        select candidate_id, exemplar_ids from completions
+        where candidate_id is not null and len(exemplar_ids) > 0
+    ), ancestors(candidate_id, shown_to, generation) as (
         select of_candidate::varchar, null::varchar, 0
         union
         select unnest(c.exemplar_ids), c.candidate_id, a.generation + 1
-        from ancestors a join completions c on c.candidate_id = a.candidate_id
+        from ancestors a join shown c on c.candidate_id = a.candidate_id
         where a.generation < 50
     ), found as (
         select candidate_id, min(generation) as generation,
