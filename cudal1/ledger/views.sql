@@ -152,15 +152,16 @@ create or replace view exemplar_uses as
 comment on view exemplar_uses is 'Which earlier candidates were shown in the prompt of an answer, by position from 1';
 
 create or replace view copies as
-    with shown as (
-        select u.completion_id, list(coalesce(program_id, candidate_id)) as programs
-        from exemplar_uses u join candidates using (candidate_id) group by u.completion_id
+    with copied as (
+        select completion_id
+        from (select completion_id, candidate_id as own, unnest(exemplar_ids) as shown from completions
+              where len(exemplar_scores) > 0)
+        join candidates a on a.candidate_id = own join candidates b on b.candidate_id = shown
+        where coalesce(a.program_id, a.candidate_id) = coalesce(b.program_id, b.candidate_id)
     )
-    select c.completion_id, list_max(c.exemplar_scores) as best_shown,
-           coalesce(list_contains(programs, coalesce(a.program_id, a.candidate_id)), false) as is_copy
-    from completions c left join shown using (completion_id)
-    left join candidates a on a.candidate_id = c.candidate_id
-    where len(c.exemplar_scores) > 0;
+    select completion_id, list_max(exemplar_scores) as best_shown,
+           completion_id in (from copied) as is_copy
+    from completions where len(exemplar_scores) > 0;
 comment on view copies is 'Of each answer to a prompt with exemplars: the best score that the prompt showed; is_copy: it is the program of an exemplar in other words';
 
 create or replace view progress as
