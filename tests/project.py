@@ -284,5 +284,6 @@ def git_commit(folder: Path) -> None:
 
 
 def stages_run(said: str) -> list[str]:
-    """Return the stages that DVC says it ran, or would run."""
-    return re.findall(r"^Running stage '([^']+)'", said, re.MULTILINE)
+    """Return the stages that DVC or the pipeline's log says ran, or would run."""
+    found = re.findall(r"^(?:Running stage '|stage \d+ of \d+, )([\w@-]+)", said, re.MULTILINE)
+    return [stage for stage in found if f", {stage}: up to date" not in said]

@@ -14,7 +14,7 @@ from benchmarks.fuzz.places import PLACES
 from benchmarks.fuzz.running import LEVEL, Ran
 
 CORRECT, INCORRECT = "correct", "incorrect"
-PROGRESS = re.compile(r"[a-z ]+: \d+ of \d+")
+PROGRESS = re.compile(r"[a-z ]+: (\d+ of \d+(, .+ (left|so far))?|\d+ s so far)")
 SUMMARY = re.compile(r"(note: |left out: |.*others took its candidates over$)")
 COMPLAINT = re.compile(rf"kernelbench/L{LEVEL}/(\d+)_p: cannot be judged: (.+)")
 MAX_LINE = 1000

@@ -53,7 +53,7 @@ class Proven:
             raise SuiteError(f"{self.path}: was edited since; cudal1 check judges it")
         if not records.is_of(proof, proof.problem_id, self._source):
             raise SuiteError(f"{record}: its proof is of another version; write it anew")
-        if said := _restriction(proof):
+        if said := restriction(proof):
             raise SuiteError(f"{self.path}: {said}")
 
     def changed_versions(self) -> str | None:
@@ -151,7 +151,7 @@ def _found(module: ModuleType, name: str, path: Path) -> Any:
     return getattr(module, name)
 
 
-def _restriction(proof: Proof) -> str | None:
+def restriction(proof: Proof) -> str | None:
     """Return why a version may not replace its reference in any program; None: it may."""
     verdict = proof.verdict
     if not verdict.is_successful or verdict.properties is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ContextDecorator
@@ -17,6 +16,7 @@ from cudal1.capturing.problem_file import HEADER, problem_text
 from cudal1.capturing.refusal import CaptureError
 from cudal1.capturing.trying import fault_of
 from cudal1.errors import ConfigError
+from cudal1.origin import stem_of
 
 if TYPE_CHECKING:
     import torch
@@ -25,8 +25,6 @@ log = logging.getLogger("cudal1")
 
 MAX_SETS = 8
 """Sets of shapes that are captured unless the caller says otherwise."""
-WORD = re.compile(r"(?<=[a-z]{3})(?=[A-Z])|(?<=[a-z]\d)(?=[A-Z])|(?<=[A-Za-z0-9])(?=[A-Z][a-z])")
-"""The beginnings of words in a class's name: LlamaRMSNorm is llama_rms_norm."""
 MAX_LOOKED_AT = 16
 """Calls of one set that are looked at for bounds and values."""
 
@@ -233,7 +231,7 @@ class capture(ContextDecorator):
         )
 
     def _save(self, texts: list[str]) -> None:
-        stem = WORD.sub("_", self._cls.__name__).lower()
+        stem = stem_of(self._cls.__name__)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for number, text in enumerate(texts, start=1):

@@ -17,6 +17,8 @@ from cudal1.capturing.sources import NotCutOut, Sources, is_installed, renamed, 
 from cudal1.capturing.trying import fault_of, undisturbed
 from cudal1.errors import describe
 from cudal1.files import source_files
+from cudal1.kept import class_source_id
+from cudal1.origin import Origin, with_origin
 
 if TYPE_CHECKING:
     import torch
@@ -73,6 +75,7 @@ class _Writer:
     def text(self) -> str:
         """Return the whole text; of several files where modules are copied."""
         made, given, literals = self._constructor()
+        constructed = self._written() if literals is None else []  # takes what it names
         calls = self._calls()
         settings = self._settings(made, given)
         is_plain = literals is not None and calls is None and not settings
@@ -81,7 +84,7 @@ class _Writer:
         original = self._sources.class_name
         own_init = None
         if literals is None and calls is None and not taken.is_imported:
-            own_init = with_constructor(body, original, self._written(), settings)
+            own_init = with_constructor(body, original, constructed, settings)
         if own_init is not None:
             body, model = renamed(own_init, original, "Model"), ""
         elif is_plain and not taken.is_imported:
@@ -106,7 +109,18 @@ class _Writer:
         parts = [head + "\n\n" + "\n".join(sorted(lines, key=_import_key))]
         parts += [part for part in (body, flatten, model, get_inputs, get_init) if part]
         main = "\n\n\n".join(parts) + "\n"
-        return source_files.join(main, taken.copied) if taken.copied else main
+        text = source_files.join(main, taken.copied) if taken.copied else main
+        origin = self._origin()
+        return text if origin is None else with_origin(text, origin)
+
+    def _origin(self) -> Origin | None:
+        """Return the class as the program has it; None where its source cannot be read."""
+        try:
+            source = inspect.getsource(self._cls)
+        except (OSError, TypeError):
+            return None
+        where = f"{self._cls.__module__}:{self._cls.__qualname__}"
+        return Origin(replaces=where, source_id=class_source_id(source))
 
     def _header(self) -> str:
         module = sys.modules[self._cls.__module__]

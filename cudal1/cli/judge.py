@@ -14,6 +14,7 @@ from cudal1.baseline import Baseline
 from cudal1.cli.judging.asks import Asks, OfMany
 from cudal1.cli.judging.file import judge_file
 from cudal1.cli.judging.one import judge_one
+from cudal1.cli.options.files import InputsOption, PathOption
 from cudal1.cli.options.settings import (
     ContractOption,
     DeviceOption,
@@ -70,24 +71,6 @@ InvariantsOption = Annotated[
     typer.Option(
         "--invariants",
         help="Also say what holds of the problem's inputs in every draw; needs no CANDIDATE",
-    ),
-]
-
-
-InputsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--inputs",
-        metavar="FILE",
-        help="With package.module:Class: a Python file with get_inputs, and get_init_inputs",
-    ),
-]
-PathOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--path",
-        metavar="FOLDER",
-        help="With package.module:Class: the folder that holds the package, if not installed",
     ),
 ]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.options.files import read_problem
+from cudal1.cli.options.files import InputsOption, PathOption, read_problem, refuse_inputs
 from cudal1.cli.options.settings import (
     ContractOption,
     DeviceOption,
@@ -25,11 +26,15 @@ from cudal1.cli.terminal.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.verdicts.show import Row, show, verdict_rows
 from cudal1.cli.verdicts.show_search import best_in_words
 from cudal1.errors import CudaL1Error, SuiteError
+from cudal1.origin import is_edited
+from cudal1.program.backends import Backend, in_words
+from cudal1.protocol import Mode
 
 if TYPE_CHECKING:
+    from cudal1.candidate import Candidate
     from cudal1.harness.admission.reference_profile import ReferenceProfile
     from cudal1.harness.device.device import Device
-    from cudal1.kept import Kept
+    from cudal1.kept import Kept, Proof
     from cudal1.ledger import Ledger
     from cudal1.problem import Admission, Problem
     from cudal1.services.judging import VerdictSource
@@ -38,14 +43,28 @@ if TYPE_CHECKING:
     from cudal1.services.optimizing.places import Places
     from cudal1.services.optimizing.state import State
 
+MODES = {
+    Mode.EVAL: "in evaluation mode",
+    Mode.TRAIN: "in training mode",
+    Mode.CONSTRUCTED: "in the mode of a new module; --mode eval proves it for evaluation",
+}
+"""The calls for which a version was proven, by its protocol's mode."""
+
 WithOption = Annotated[
     list[str] | None,
     typer.Option(
         "--with",
         metavar="PROVIDER",
-        help="An author of versions; repeat it for several. teachers, embedded, an entry of "
+        help="An author of versions; repeat it for several. teachers, embedded, tuner, an entry of "
         "--params, or a ready one of `cudal1 providers list --profile paper`. Default: teachers, "
-        "then embedded, which need no key and no network",
+        "then embedded, and tuner, which need no key and no network",
+    ),
+]
+BackendOption = Annotated[
+    Backend | None,
+    typer.Option(
+        "--backend",
+        help="Ask authors for kernels in this language, and judge only versions that have one",
     ),
 ]
 MinutesOption = Annotated[
@@ -64,10 +83,15 @@ def optimize(
     module: Annotated[
         Path,
         typer.Argument(
-            metavar="MODULE", help="A file with Model, get_inputs, get_init_inputs, or a folder"
+            metavar="MODULE",
+            help="A file with Model, get_inputs, get_init_inputs; a folder; or "
+            "package.module:Class with --inputs",
         ),
     ],
+    inputs: InputsOption = None,
+    path: PathOption = None,
     with_: WithOption = None,
+    backend: BackendOption = None,
     minutes: MinutesOption = None,
     verdicts: VerdictsOption = None,
     usd: UsdOption = None,
@@ -85,10 +109,13 @@ def optimize(
 
     Leaves model.faster.py and its record model.faster.json, where a gain was proven twice, and the
     page model.report.html. All facts are in model.optimize: after a Ctrl-C, or asked again, the
-    search goes on from there. Nothing is judged or paid for twice. Exit code: 0 a proven version is
-    kept, 1 none was found, 2 could not search, 130 interrupted.
+    search goes on from there. Nothing is judged or paid for twice. A class is first written as a
+    file beside its inputs. Exit code: 0 a proven version is kept, 1 none was found, 2 could not
+    search, 130 interrupted.
 
     Example: cudal1 optimize model.py --minutes 10
+
+    Example: cudal1 optimize package.module:Layer --inputs inputs.py --contract drop_in --mode eval
 
     Example: cudal1 optimize model.py --with teachers --with gpt-4o --usd 2
     """
@@ -96,13 +123,25 @@ def optimize(
         from cudal1.services.calm import calm_the_machine
 
         calm_the_machine()  # a policy may write in this process
-        from cudal1.services.optimizing.authors import authors, default_names
+        from cudal1.services.optimizing.authors import authors, default_names, refuse_backend
         from cudal1.services.optimizing.budget import budget_of
-        from cudal1.services.optimizing.places import Places
+        from cudal1.services.optimizing.places import Places, file_of_class
+        from cudal1.suite.modules import is_module
 
         budget = budget_of(minutes, verdicts, usd)
         settings = choose(params, device, protocol, precision, contract, mode)
+        asked = authors(with_ or default_names(backend), params, usd=usd)
+        if backend is not None:
+            refuse_backend(backend, settings.device_class)
+        if is_module(module):
+            module = file_of_class(
+                module, inputs=inputs, folder=path, device_class=settings.device_class
+            )
+        else:
+            refuse_inputs(module, inputs, path)
         places = Places(module.absolute())
+        if backend is not None:
+            places.refuse_another_language(backend)
         options = {
             "params": params,
             "device": settings.device_class,
@@ -111,8 +150,7 @@ def optimize(
             "contract": contract,
             "mode": mode,
         }
-        asked = authors(with_ or default_names(), params, usd=usd)
-        wanted = Wanted(places, asked, budget, settings, _again(places, options))
+        wanted = Wanted(places, asked, budget, settings, backend, _again(places, options))
         code = _optimize(wanted, as_json=as_json)
     except CudaL1Error as error:
         fail(str(error))
@@ -138,6 +176,7 @@ class Wanted:
     authors: list[Author]
     budget: Budget
     settings: Settings
+    backend: Backend | None
     again: str
     """The command that judges a kept version again."""
 
@@ -149,6 +188,21 @@ class Wanted:
         return VerdictSource(
             ledger, settings.device_class, settings.protocol, None, num_policies=num_policies
         )
+
+    def sessions(self, problem: Problem, candidate: Candidate) -> tuple[float, ...]:
+        """Return a version's sessions, as `cudal1 check --update` measures them."""
+        from cudal1.services.checking.here import Here
+        from cudal1.services.checking.sessions import baseline
+        from cudal1.services.judging import WAIT_S
+
+        settings = self.settings
+        with Here(
+            settings.device_class,
+            max_reference_ms=settings.max_reference_ms,
+            time_limit_s=settings.trial_limit_s,
+            wait_s=WAIT_S,
+        ) as here:
+            return baseline(problem, candidate, settings.protocol, here.judge)
 
 
 def _optimize(wanted: Wanted, *, as_json: bool) -> int:
@@ -203,6 +257,8 @@ def _look(wanted: Wanted) -> Looked:
 
     settings, module = wanted.settings, wanted.places.module
     problem = read_problem(module, settings.device_class)
+    if is_edited(problem.source):
+        say(f"note: {module}: was edited after it was written, so its record will name no class")
     device = find_devices(settings.device_class)[0]
     known = known_references.of_this_user()
     with Console(stderr=True).status("trying the reference") as spinner:
@@ -258,6 +314,7 @@ def _search(wanted: Wanted, looked: Looked, ledger: Ledger, state: State) -> str
             Unanswered(wanted.places.unanswered),
             facts=facts_of(looked.device),
             profile=looked.profile,
+            backend=wanted.backend,
             changed=shown,
         )
         return session.run()
@@ -266,7 +323,7 @@ def _search(wanted: Wanted, looked: Looked, ledger: Ledger, state: State) -> str
 def _proven(
     wanted: Wanted, looked: Looked, ledger: Ledger, state: State, before: Kept | None
 ) -> Kept | None:
-    """Measure the best a second time; return what is kept, from this run or an earlier one."""
+    """Measure the best again; return what is kept, from this run or an earlier one."""
     from cudal1.services.optimizing.keeping import keep, proven
 
     protocol, kind = wanted.settings.protocol, looked.device.kind
@@ -280,16 +337,21 @@ def _proven(
         ]
         best = max(of_this, default=1.0)
         before = before if of_this else None
-    find = None
-    if state.gains:
-        with wanted.source(ledger, num_policies=0) as judge:
-            find = proven(ledger, judge, looked.problem, state.gains, say)
-    if find is None or find.speedup <= best:
+    found = proven(
+        ledger,
+        partial(wanted.source, ledger, num_policies=0),
+        wanted.sessions,
+        looked.problem,
+        state.gains,
+        say,
+        better_than=best,
+    )
+    if found is None:
         return before
     return keep(
         wanted.places,
         looked.problem,
-        find,
+        found,
         protocol,
         inputs=() if looked.profile is None else looked.profile.inputs,
         device=looked.device,
@@ -307,9 +369,22 @@ def _rows(wanted: Wanted, looked: Looked, state: State, kept: Kept | None) -> li
         if state.gains:
             said += f"; {best_in_words(state)} was not confirmed by a second measurement"
         return [Row("verdict", said, "bold yellow"), report]
-    verdict = next(proof.verdict for proof in kept.proofs if proof.problem_id == looked.problem.id)
-    rows = verdict_rows(verdict, wanted.settings)
-    return [*rows, Row("kept", str(places.version)), report, Row("again", wanted.again)]
+    proof = next(proof for proof in kept.proofs if proof.problem_id == looked.problem.id)
+    rows = [*verdict_rows(proof.verdict, wanted.settings), Row("kept", str(places.version))]
+    if kernels := in_words(places.version.read_text(encoding="utf-8")):
+        rows.append(Row("kernels", f"{kernels} (by its source)"))
+    if kept.replaces is not None:
+        rows.append(Row("apply", _apply_in_words(kept.replaces, proof)))
+    return [*rows, report, Row("again", wanted.again)]
+
+
+def _apply_in_words(replaces: str, proof: Proof) -> str:
+    """Return what `cudal1.apply` will do with a version that replaces a class."""
+    from cudal1.applying.proven import restriction
+
+    if said := restriction(proof):
+        return f"cudal1.apply leaves it out: {said}"
+    return f"cudal1.apply calls it for {replaces} {MODES[proof.protocol.mode]}"
 
 
 def _write_page(

@@ -16,6 +16,8 @@ from importlib.resources import files
 from string import Template
 from typing import Literal, TypeVar
 
+from pydantic import Field
+
 from cudal1.errors import ConfigError
 from cudal1.hack_case import HackCase
 from cudal1.problem import Problem
@@ -24,8 +26,8 @@ from cudal1.selection.exemplar import Attempt, Exemplar
 
 NO_SOURCE = "# no code"
 """Stands for the source of an attempt without one."""
-PROFILE = ("reference", "profile")
-"""Template of a profile of the reference, the same for every style."""
+BEHIND = "reference"
+"""Folder of the templates of what may stand behind a prompt, the same for every style."""
 S = TypeVar("S", bound=Exemplar | Attempt)
 """An earlier answer, as a prompt shows it."""
 
@@ -49,6 +51,15 @@ class DeviceFacts(Record):
     cuda_version: str
     """Version of CUDA, such as `13.0`; `none` for a processor."""
     torch_version: str
+
+
+class Paragraph(Record):
+    """A paragraph that stands behind a prompt of any style."""
+
+    template: str
+    """Name of its template, in the folder `reference`."""
+    values: dict[str, str] = Field(default_factory=dict)
+    """Texts for the template's placeholders; a fence in them is taken apart."""
 
 
 class Message(Record):
@@ -86,15 +97,14 @@ def generation_prompt(
     *,
     style: PromptStyle,
     facts: DeviceFacts | None = None,
-    profile: str | None = None,
+    behind: Sequence[Paragraph] = (),
 ) -> Prompt:
     """Return the one-shot prompt of stages 1 and 2 (paper 2.2, table 2).
 
-    `facts` may be None only where the style's template uses none. A `profile` of the reference, in
-    lines, stands behind the rest.
+    `facts` may be None only where the style's template uses none. Paragraphs stand behind the rest.
     """
     text = _render(style, "generate", facts, reference=problem.source.rstrip())
-    return _prompt(text, (style, "generate"), profile=profile)
+    return _prompt(text, (style, "generate"), behind=behind)
 
 
 def contrastive_prompt(
@@ -104,16 +114,15 @@ def contrastive_prompt(
     style: PromptStyle,
     failures: Sequence[Attempt] = (),
     facts: DeviceFacts | None = None,
-    profile: str | None = None,
+    behind: Sequence[Paragraph] = (),
 ) -> Prompt:
     """Return the prompt of stage 3, with scored exemplars (paper 2.4.1, table 3).
 
-    `failures` stand behind the exemplars, each with the reason why it failed; they have a source. A
-    `profile` of the reference, in lines, stands behind the rest. Without exemplars and failures it
-    is the generation prompt.
+    `failures` stand behind the exemplars, each with the reason why it failed; they have a source.
+    Paragraphs stand behind the rest. Without exemplars and failures it is the generation prompt.
     """
     if not exemplars and not failures:
-        return generation_prompt(problem, style=style, facts=facts, profile=profile)
+        return generation_prompt(problem, style=style, facts=facts, behind=behind)
     shown = [
         _render(
             style,
@@ -145,7 +154,7 @@ def contrastive_prompt(
     )
     templates = ["contrast", "exemplar", *(["failure"] if failures else [])]
     return _prompt(
-        text, *((style, name) for name in templates), shown=[*exemplars, *failures], profile=profile
+        text, *((style, name) for name in templates), shown=[*exemplars, *failures], behind=behind
     )
 
 
@@ -319,11 +328,12 @@ def _prompt(
     text: str,
     *templates: tuple[str, str],
     shown: Sequence[Exemplar | Attempt] = (),
-    profile: str | None = None,
+    behind: Sequence[Paragraph] = (),
 ) -> Prompt:
-    if profile is not None:
-        templates = (*templates, PROFILE)
-        text += "\n\n" + _render(*PROFILE, None, profile=_shown(profile))
+    for each in behind:
+        templates = (*templates, (BEHIND, each.template))
+        values = {name: _shown(value) for name, value in each.values.items()}
+        text += "\n\n" + _render(BEHIND, each.template, None, **values)
     named = [(each.candidate_id, each.score) for each in shown if each.candidate_id is not None]
     return Prompt(
         messages=(Message(role="user", content=text),),

@@ -40,7 +40,8 @@ class AuthorRow(Record):
 
     author: str
     num_answers: int
-    num_without_code: int
+    num_unusable: int
+    """Answers without code, or without a kernel in the language that was asked for."""
     num_copies: int
     num_judged: int
     num_correct: int
@@ -115,14 +116,15 @@ def _author_table(given: OptimizedInput) -> Table:
     return Table(
         title="By author",
         caption="Copies are the reference or an earlier answer in other words; they are not judged "
-        "again. Best: the largest certified speedup of the search.",
-        columns=("Author", "Answers", "No code", "Copies", "Judged", "Correct", "Best", "USD"),
+        "again. Unusable are answers without code, or without a kernel in the language that was "
+        "asked for. Best: the largest certified speedup of the search.",
+        columns=("Author", "Answers", "Unusable", "Copies", "Judged", "Correct", "Best", "USD"),
         rows=tuple(
             Row(
                 cells=(
                     row.author,
                     f"{row.num_answers:,}",
-                    f"{row.num_without_code:,}",
+                    f"{row.num_unusable:,}",
                     f"{row.num_copies:,}",
                     f"{row.num_judged:,}",
                     f"{row.num_correct:,}",

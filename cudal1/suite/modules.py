@@ -21,6 +21,7 @@ from cudal1.errors import SuiteError
 from cudal1.files.source_files import cut, join
 from cudal1.files.source_folder import modules_for
 from cudal1.files.text_file import mode_of, read_python
+from cudal1.origin import Origin, source_id_in, with_origin
 from cudal1.problem import DeviceClass, Problem
 from cudal1.suite.loader import problem_of
 
@@ -57,7 +58,8 @@ def load_module(
 
     The file is Python and defines `get_inputs`. It may define `get_init_inputs`, the constructor's
     arguments. Either may return a dictionary: arguments by name. Where `get_init_inputs` calls
-    something, such as a configuration's class, `Model` takes no arguments and makes its own.
+    something, such as a configuration's class, `Model` takes no arguments and makes its own. The
+    text names the class as its origin, unless another module defines it.
 
     Args:
         typed: `package.module:Class`.
@@ -79,12 +81,15 @@ def load_module(
     given = _read_inputs(inputs)
     others: dict[str, str] = {}
     if folder is None:
-        version = _installed(module, name, typed)
+        defining, version = _installed(module, name, typed), _version(module)
     else:
-        version = ""
-        others = _in_folder(folder, module, name, typed)
+        others, version = _texts(folder, module), ""
+        defining = _text_among(others, folder, module, name, typed)
     main = _text(given, module, name, version, inputs)
     text = join(main, others) if others else main
+    source_id = source_id_in(defining, name)
+    if source_id is not None:
+        text = with_origin(text, Origin(replaces=str(typed), source_id=source_id))
     return problem_of(text, Path(name), device_class=device_class)
 
 
@@ -105,7 +110,7 @@ def _read_inputs(path: Path) -> str:
 
 
 def _installed(module: str, name: str, typed: Path) -> str:
-    """Return `package version` of an installed module, once it and the class are found."""
+    """Return the text of an installed module, with the class in it; of one in C none."""
     spec = _found(module, sys.path)
     if spec is None:
         top = module.partition(".")[0]
@@ -122,8 +127,15 @@ def _installed(module: str, name: str, typed: Path) -> str:
             f"{typed}: lies in {origin.parent}, which workers may not read; give --path FOLDER, "
             "the folder that holds it, or install it without -e"
         )
-    if origin.suffix == ".py":  # a module in C has no text
-        _require_class(read_python(origin, raising=SuiteError), name, typed)
+    if origin.suffix != ".py":
+        return ""
+    text = read_python(origin, raising=SuiteError)
+    _require_class(text, name, typed)
+    return text
+
+
+def _version(module: str) -> str:
+    """Return `package version` of an installed module, as a part of a comment."""
     top = module.partition(".")[0]
     with suppress(importlib.metadata.PackageNotFoundError):
         return f" ({top} {importlib.metadata.version(top)})"
@@ -151,11 +163,15 @@ def _is_readable(file: Path) -> bool:
     )
 
 
-def _in_folder(folder: Path, module: str, name: str, typed: Path) -> dict[str, str]:
+def _texts(folder: Path, module: str) -> dict[str, str]:
     """Return the texts of a module in a folder and of the others that it needs, by path."""
     if not folder.is_dir():
         raise SuiteError(f"{folder}: is no folder; give --path the folder that holds {module}")
-    texts = modules_for(folder, f"import {module}")
+    return modules_for(folder, f"import {module}")
+
+
+def _text_among(texts: dict[str, str], folder: Path, module: str, name: str, typed: Path) -> str:
+    """Return the text of a module, out of those of its folder, once the class is found in it."""
     place = module.replace(".", "/")
     text = texts.get(f"{place}.py", texts.get(f"{place}/__init__.py"))
     if text is None:
@@ -164,7 +180,7 @@ def _in_folder(folder: Path, module: str, name: str, typed: Path) -> dict[str, s
             f"{module.partition('.')[0]}"
         )
     _require_class(text, name, typed)
-    return texts
+    return text
 
 
 def _require_class(text: str, name: str, typed: Path) -> None:

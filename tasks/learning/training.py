@@ -34,6 +34,9 @@ from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA, PIPELINE, Stage
 
+OF_CHECKPOINTS = frozenset({"validation_success", "validation_mean_reward"})
+"""Numbers of the steps that have a checkpoint (`tasks.learning.checkpoints`)."""
+
 
 def refuse_unready(stage: Stage, *, vllm_server: str | None = None) -> None:
     """Refuse a training that this machine cannot do as `scale` says, before all else.
@@ -200,19 +203,17 @@ def training(
 def _write_plot(stage: Stage, ledger: Ledger) -> None:
     """Write `data/plots/STAGE.csv` for `dvc plots show`, a row a step.
 
-    Numbers of a run's end, without a loss, are no step: their gaps would be drawn as zeros.
+    Numbers of a run's end, without a loss, are no step, and few steps have a checkpoint's marks:
+    gaps would be drawn as zeros.
     """
     rows: dict[int, dict[str, float]] = {}
     for row in ledger.query("steps", stage=stage.name).to_dicts():
         rows.setdefault(row["step"], {"step": row["step"]})[row["name"]] = row["value"]
     rows = {step: row for step, row in rows.items() if "loss" in row}
-    names = sorted(
-        {name for row in rows.values() for name in row if not name.startswith("validation_")}
-        - {"step"}
-    )
+    names = sorted({name for row in rows.values() for name in row} - {"step"} - OF_CHECKPOINTS)
     path = DATA / "plots" / f"{stage.name.replace('@', '-')}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, ["step", *names])
+        writer = csv.DictWriter(stream, ["step", *names], extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows[step] for step in sorted(rows))

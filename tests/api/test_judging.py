@@ -125,8 +125,9 @@ def test_importing_cudal1_imports_nothing_heavy_and_writes_nothing(tmp_path: Pat
         assert all(name.partition(".")[0] in ("cudal1", "__future__") for name in loaded), loaded
         assert environment == dict(os.environ)
         assert set(cudal1.EXPORTS) == set(cudal1.__all__) <= set(dir(cudal1))
-        for name in cudal1.__all__:
-            getattr(cudal1, name)
+        for name, module in cudal1.EXPORTS.items():
+            if not module.startswith("cudal1.applying"):  # runs in a program that has PyTorch
+                getattr(cudal1, name)
         assert "torch" not in sys.modules and "duckdb" not in sys.modules
         print(hasattr(cudal1, "no_such_name"))
         """,

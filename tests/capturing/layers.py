@@ -43,6 +43,15 @@ class Configured(nn.Module):
         return self.act(self.linear(x))
 
 
+class Scaled(nn.Module):
+    def __init__(self, settings) -> None:  # no annotation leads to the settings' class
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(settings.width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
 class Base(nn.Module):
     def finish(self, x: torch.Tensor) -> torch.Tensor:
         return scaled(x)

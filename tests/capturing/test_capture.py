@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from cudal1.capturing.problem_file import HEADER
 from cudal1.capturing.refusal import CaptureError
 from cudal1.errors import ConfigError
 from cudal1.files import source_files
+from cudal1.kept import class_source_id
+from cudal1.origin import origin_of
 from tests.capturing import layers
 from tests.capturing.conftest import captured_one, computes_the_same, reference
 
@@ -40,6 +43,23 @@ def test_a_configuration_is_made_by_the_constructor(folder: Path) -> None:
         module(torch.randn(4, 8))
     assert "settings = Settings(width=8, act=torch.nn.GELU" in files[0].read_text()
     assert computes_the_same(files[0], module, module)
+
+
+def test_a_configuration_that_only_the_call_names_is_cut_out_too(folder: Path) -> None:
+    with captured_one(layers.Scaled, folder) as files:
+        module = layers.Scaled(layers.Settings(8))
+        module(torch.randn(4, 8))
+    assert list(source_files.split(files[0].read_text())) == [source_files.MAIN]
+    assert computes_the_same(files[0], module, module)
+
+
+def test_a_file_names_the_class_that_it_was_captured_from(folder: Path) -> None:
+    with captured_one(layers.Plain, folder) as files:
+        layers.Plain(8)(torch.randn(4, 8))
+    origin = origin_of(files[0].read_text())
+    assert origin is not None
+    assert origin.replaces == f"{layers.__name__}:Plain"
+    assert origin.source_id == class_source_id(inspect.getsource(layers.Plain))
 
 
 def test_evaluation_mode_and_arguments_by_name_are_kept(folder: Path) -> None:

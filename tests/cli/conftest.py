@@ -14,6 +14,8 @@ import pytest
 from cudal1.cli.terminal import answer
 
 ROOT = Path(__file__).parents[2]
+PROGRESS = re.compile(r"[a-z ]+: (\d+ of \d+(, .+ (left|so far))?|\d+ s so far)")
+"""A line of progress, as a command writes it off a terminal."""
 COMMAND = (sys.executable, "-m", "cudal1.cli")
 PROBLEM = """import torch
 import torch.nn as nn
@@ -104,4 +106,4 @@ def run_in(
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
     """Return the text of standard error without the progress lines that a slow machine adds."""
     lines = done.stderr.splitlines()
-    return [line for line in lines if not re.fullmatch(r"[a-z ]+: \d+ of \d+", line)]
+    return [line for line in lines if not PROGRESS.fullmatch(line)]

@@ -82,7 +82,11 @@ def test_captured_shapes_are_judged_together(run: Run, program: Path, tmp_path: 
     assert "the program's own words" in done.stderr
 
     text = (tmp_path / "captured" / "gate_1.py").read_text()
-    assert "mylib" not in text.partition('"""')[2].partition('"""')[2]
+    code, origin, _ = (
+        text.partition('"""')[2].partition('"""')[2].partition("# cudal1: written from")
+    )
+    assert origin
+    assert "mylib" not in code
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text(RIGHT.replace("1.5", "(1.5 if len(x) == 4 else 1.6)"))
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.cli import judge
+from cudal1.cli.judging import one
+from cudal1.cli.judging.asks import Asks
 from cudal1.cli.options.settings import choose
 from cudal1.cli.terminal.ending import GOOD
 from cudal1.cli.terminal.waiting import Waiting
@@ -98,10 +99,10 @@ def test_invariants_beside_a_verdict_follow_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     verdict = Verdict.model_validate_json(checked.stdout)
-    monkeypatch.setattr(judge, "_verdict", lambda *_: (verdict, HELD))
-    asks = judge.Asks(timing=False, wait_s=0.0, as_json=False, invariants=True)
+    monkeypatch.setattr(one, "_verdict", lambda *_: (verdict, HELD))
+    asks = Asks(timing=False, wait_s=0.0, as_json=False, invariants=True)
     settings = choose(None, "cpu", "cpu", None)
-    assert judge._judge_one(Path("model.py"), Path("faster.py"), settings, asks) == GOOD
+    assert one.judge_one(Path("model.py"), Path("faster.py"), settings, asks) == GOOD
     first, *_, last, latest = capsys.readouterr().out.splitlines()
     assert first.startswith("verdict")
     assert tuple(line.split(maxsplit=1)[1] for line in (last, latest)) == HELD
@@ -178,8 +179,8 @@ def test_an_extension_is_compiled_while_its_reference_is_tried(
     problem.write_text(problem_source)
     candidate.write_text(ONLY_IF_BUILT)
     settings = choose(None, "cpu", "cpu", None)
-    asks = judge.Asks(timing=False, wait_s=60.0, as_json=False, invariants=False)
-    verdict, _ = judge._verdict(problem, candidate, settings, asks, Waiting())
+    asks = Asks(timing=False, wait_s=60.0, as_json=False, invariants=False)
+    verdict, _ = one._verdict(problem, candidate, settings, asks, Waiting())
     assert verdict is not None
     assert verdict.status is Status.CORRECT, verdict.reason
     assert (tmp_path / "cache" / "cudal1" / "builds").is_dir()

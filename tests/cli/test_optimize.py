@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
+import cudal1
 from cudal1.kept import Kept, judged_source
 from cudal1.record import content_id
+from cudal1.services.checking import slowdown
 from tests.cli.conftest import Run, complaints
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -89,6 +93,8 @@ def test_a_proven_version_is_kept_with_its_record_and_page(run: Run, tmp_path: P
     assert content_id(judged_source(version)) == kept.candidate_source_id
     (proof,) = kept.proofs
     assert proof.inputs == ("float32[256, 64]",)
+    assert len(proof.sessions) == slowdown.BASELINE
+    assert "10 sessions for cudal1 check" in done.stderr
     certified = proof.verdict.speedup
     assert certified is not None
     assert certified > 1
@@ -120,3 +126,67 @@ def test_without_a_proven_gain_nothing_is_kept(run: Run, tmp_path: Path) -> None
     assert "no version was proven faster" in done.stdout
     assert not (tmp_path / "model.faster.py").exists()
     assert (tmp_path / "model.report.html").exists()
+
+
+LAYERS = """import torch
+from torch import nn
+
+
+class ScaledBranch(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(config.width))
+
+    def forward(self, hidden_states):
+        return hidden_states + torch.matmul(hidden_states, torch.diag(self.scale))
+"""
+CONFIG = """from dataclasses import dataclass
+
+
+@dataclass
+class Config:
+    width: int = 512
+"""
+PROGRAM = """import torch
+from own_model.config import Config
+from own_model.layers import ScaledBranch
+
+with torch.no_grad():
+    ScaledBranch(Config()).eval()(torch.randn(64, 512))
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a package as transformers has them: layers that take a configuration."""
+    folder = tmp_path / "own_model"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "layers.py").write_text(LAYERS)
+    (folder / "config.py").write_text(CONFIG)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_captured_class_is_optimized_and_its_version_applied(run: Run, library: Path) -> None:
+    asked = ("program.py", "--module", "own_model.layers:ScaledBranch", "--out", "captured")
+    done = run("capture", *asked)
+    assert done.returncode == 0, done.stderr
+    options = ("--contract", "drop_in", "--mode", "eval", *TWO)
+    done = run("optimize", "captured/scaled_branch.py", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = "cudal1.apply calls it for own_model.layers:ScaledBranch in evaluation mode"
+    assert said in " ".join(done.stdout.split())
+
+    layers = importlib.import_module("own_model.layers")
+    config = importlib.import_module("own_model.config").Config()
+    model = torch.nn.Sequential(layers.ScaledBranch(config), torch.nn.ReLU()).eval()
+    x = torch.randn(64, 512)
+    with torch.no_grad():
+        expected = model(x)
+        with cudal1.apply(model, library / "captured") as applied:
+            assert applied.refused == ()
+            assert set(applied.swapped) == {"0"}
+            model(x)
+            torch.testing.assert_close(model(x), expected)

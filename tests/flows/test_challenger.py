@@ -80,11 +80,12 @@ def test_fine_tuning_and_reinforcement_are_runs_of_their_own_in_mlflow(trained: 
         runs = store.execute("select name, status from runs order by name").fetchall()
         points = store.execute(
             "select step from metrics join runs using (run_uuid) "
-            "where name = 'challenger' and key = 'reward_raw' order by step"
+            "where name like 'challenger: %' and key like '%/reward_raw' order by step"
         ).fetchall()
-    assert [run for run in runs if run[0] != "embedded"] == [
-        ("challenger", "FINISHED"),
-        ("tuned", "FINISHED"),
+    of_stages = [run for run in runs if ": " in run[0]]
+    assert of_stages == [
+        ("challenger: 3 steps from tuned", "FINISHED"),
+        ("tuned: 2 steps from champion", "FINISHED"),
     ]
     assert points == [(1,), (2,), (3,)]
 

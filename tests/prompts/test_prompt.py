@@ -12,6 +12,7 @@ from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompts import prompt
 from cudal1.prompts.prompt import (
     DeviceFacts,
+    Paragraph,
     PromptStyle,
     answer_text,
     contrastive_prompt,
@@ -332,13 +333,22 @@ def test_a_source_cannot_end_its_fence() -> None:
     assert len(fences) == 1
 
 
+def test_paragraphs_stand_behind_each_other() -> None:
+    profile = Paragraph(template="profile", values={"profile": "90 % aten::mm"})
+    tunable = Paragraph(template="tunable")
+    prompt = generation_prompt(
+        _problem(), facts=FACTS, style=PromptStyle.PAPER, behind=[profile, tunable]
+    )
+    text = prompt.messages[0].content
+    assert text.index("90 % aten::mm") < text.index("# tune: BLOCK in 64, 128, 256")
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_a_profile_stands_behind_the_same_prompt(style: PromptStyle) -> None:
     for shown in ([], [ONE]):
         plain = contrastive_prompt(_problem(), shown, facts=FACTS, style=style)
-        told = contrastive_prompt(
-            _problem(), shown, facts=FACTS, style=style, profile="90 % aten::mm\n```"
-        )
+        profile = Paragraph(template="profile", values={"profile": "90 % aten::mm\n```"})
+        told = contrastive_prompt(_problem(), shown, facts=FACTS, style=style, behind=[profile])
         before, text = plain.messages[0].content, told.messages[0].content
         assert text.startswith(before)
         assert "90 % aten::mm\n` ` `" in text[len(before) :]

@@ -24,7 +24,7 @@ def page(**changes: object) -> str:
             AuthorRow(
                 author="fuser",
                 num_answers=4,
-                num_without_code=1,
+                num_unusable=1,
                 num_copies=1,
                 num_judged=2,
                 num_correct=1,

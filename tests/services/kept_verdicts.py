@@ -8,7 +8,8 @@ from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.harness.judgement import Judgement
 from cudal1.measurement import Measurement, Role, TimingSample
-from cudal1.verdict import Properties, Status, Verdict
+from cudal1.protocol import PrecisionClass
+from cudal1.verdict import Correctness, Properties, Status, Verdict
 
 REFERENCE_US = 1000.0
 
@@ -44,6 +45,9 @@ def verdict_of(
         device_id="device",
         status=status,
         reason=None if is_correct else "an output differs",
+        correctness=Correctness(num_inputs=5, stage=3, precision=PrecisionClass.STRICT)
+        if is_correct
+        else None,
         measurement=measurement if is_correct else None,
         properties=(properties or Properties()) if is_correct else None,
         judged_at="2026-11-30T00:00:00+00:00",

@@ -23,7 +23,7 @@ def test_a_row_changes_the_settings_that_it_names_and_no_others(
     ran: list[Stage] = []
 
     def reinforce(stage: Stage, *, policy: str, **others: object) -> dict[str, float]:
-        assert (policy, others) == ("grpo", {"history": FILTERED, "alias": None})
+        assert (policy, others) == ("grpo", {"history": FILTERED, "registers": False})
         ran.append(stage)
         return {"steps": 1}
 

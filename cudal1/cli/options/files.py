@@ -11,6 +11,9 @@ import re
 import stat
 import unicodedata
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from cudal1.errors import SuiteError
 from cudal1.files.source_folder import read_each, read_folder
@@ -37,6 +40,24 @@ MAKES_NAMES = re.compile(
     re.VERBOSE,
 )
 """Words by which a module may define a name that does not stand in it."""
+
+
+InputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        metavar="FILE",
+        help="With package.module:Class: a Python file with get_inputs, and get_init_inputs",
+    ),
+]
+PathOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--path",
+        metavar="FOLDER",
+        help="With package.module:Class: the folder that holds the package, if not installed",
+    ),
+]
 
 
 def read_pair(problem: Path, candidate: Path, device_class: DeviceClass) -> tuple[Problem, str]:
@@ -82,7 +103,7 @@ def read_problem(
     """
     if is_module(typed):
         return load_module(typed, inputs=inputs, folder=folder, device_class=device_class)
-    _refuse_inputs(typed, inputs, folder)
+    refuse_inputs(typed, inputs, folder)
     source = _read(typed, PROBLEM_NAMES)
     _refuse_what_lacks(PROBLEM_NAMES, typed, source)
     return problem_of(source, typed, device_class=device_class)
@@ -105,7 +126,7 @@ def read_problems(
         SuiteError: as `read_problem`.
     """
     if stat.S_ISDIR(mode_of(typed)):
-        _refuse_inputs(typed, inputs, folder)
+        refuse_inputs(typed, inputs, folder)
         sources = read_each(typed, PROBLEM_NAMES)
         if len(sources) > 1:
             return [
@@ -115,7 +136,12 @@ def read_problems(
     return [read_problem(typed, device_class, inputs=inputs, folder=folder)]
 
 
-def _refuse_inputs(typed: Path, inputs: Path | None, folder: Path | None) -> None:
+def refuse_inputs(typed: Path, inputs: Path | None, folder: Path | None) -> None:
+    """Refuse the options of a class, for a problem that is a file or folder.
+
+    Raises:
+        SuiteError: one is given.
+    """
     for option, given in (("--inputs", inputs), ("--path", folder)):
         if given is not None:
             raise SuiteError(

@@ -123,7 +123,7 @@ def _best(ledger: Ledger, *place: str) -> tuple[Best, ...]:
 
 def _rises(ledger: Ledger, *place: str) -> tuple[Rise, ...]:
     rows = ledger.sql(
-        "with ordered as (select candidate_id, judged_at, "
+        "with ordered as (select candidate_id, judged_at::varchar as judged_at, "
         "case when status = 'correct' then certified end as certified, "
         "row_number() over (order by judged_at, candidate_id) as num_judged "
         "from judged where problem_id = ? and device_kind = ? and protocol_id = ?) "

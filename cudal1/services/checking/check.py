@@ -17,20 +17,19 @@ import psutil
 
 from cudal1.applying import records
 from cudal1.candidate import Candidate
-from cudal1.errors import CudaL1Error, DeviceError, SandboxError, StoreError, SuiteError
+from cudal1.errors import CudaL1Error, DeviceError, SandboxError, StoreError
 from cudal1.harness.device.device import Device
 from cudal1.harness.judgement import Judgement
 from cudal1.kept import Kept, Proof
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
-from cudal1.protocol import EvalProtocol
 from cudal1.record import content_id
 from cudal1.services import keeping
 from cudal1.services.checking import slowdown
 from cudal1.services.checking.finding import Finding, State
 from cudal1.services.checking.here import Judge
+from cudal1.services.checking.sessions import IncorrectAgain, sessions, still_correct
 from cudal1.suite.loader import load_file
-from cudal1.verdict import Verdict
 
 BUSY = 0.1
 """Share of all cores that other programs may use while a slowdown on a CPU is measured. On a busy
@@ -72,9 +71,8 @@ def check(path: Path, kept: Kept, proof: Proof, judge: Judge, device: Device) ->
     try:
         problem, source, changed = proven_pair(path, kept, proof)
         found = _judged(checked, problem, source, changed, judge)
-    except _IncorrectAgain as again:
-        said = f"correct only sometimes: {again.verdict.status}: {again.verdict.reason}"
-        found = checked.finding(State.WRONG, said, verdict=again.verdict)
+    except IncorrectAgain as again:
+        found = checked.finding(State.WRONG, str(again), verdict=again.verdict)
     except (DeviceError, SandboxError, StoreError):
         raise
     except CudaL1Error as error:
@@ -110,14 +108,6 @@ def _elsewhere(proof: Proof, device: Device) -> str | None:
     if device.device_class is not DeviceClass.CUDA and proven not in (None, here):
         return f"proven on {proven}; here is {here}"
     return None
-
-
-class _IncorrectAgain(Exception):
-    """A repeated verdict is not correct, and the one before was."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.candidate_id)
-        self.verdict = verdict
 
 
 class _Checked:
@@ -191,11 +181,11 @@ def _by_sessions(
     for _ in range(2):
         if not series:
             shares.append(checked.share_of_others())
-            series = _sessions(problem, candidate, checked.proof.protocol, judge)
+            series = sessions(problem, candidate, checked.proof.protocol, judge)
             every += series
         while slowdown.seems_slower(series, proven) and len(series) < slowdown.SERIES:
             shares.append(checked.share_of_others())
-            more = _sessions(problem, candidate, checked.proof.protocol, judge)
+            more = sessions(problem, candidate, checked.proof.protocol, judge)
             series, every = series + more, every + more
         found |= {"sessions": every, "speedup": median(every)}
         if not slowdown.seems_slower(series, proven):
@@ -238,7 +228,7 @@ def _by_bounds(
             return checked.finding(State.FINE, sentence, **found)
         if repeat:
             again = judge(problem, candidate, proof.protocol)
-            measured = _still_correct(again).measurement
+            measured = still_correct(again).measurement
             every += keeping.session_speedups(again)
             found |= {"sessions": every, "speedup": median(every)}
     sentence = f"{_sentence(checked.proven, every)}, by the bounds of two verdicts; {few}"
@@ -247,24 +237,6 @@ def _by_bounds(
 
 def _is_below(measured: Measurement | None, limit: float) -> bool:
     return measured is not None and measured.upper is not None and measured.upper < limit
-
-
-def _sessions(
-    problem: Problem, candidate: Candidate, protocol: EvalProtocol, judge: Judge
-) -> tuple[float, ...]:
-    judgement = judge(problem, candidate, protocol)
-    _still_correct(judgement)
-    found = keeping.session_speedups(judgement)
-    if not found:
-        raise SuiteError("a verdict has no times; report it as a fault of cudal1")
-    return found
-
-
-def _still_correct(judgement: Judgement) -> Verdict:
-    """Return a repeated verdict, or raise `_IncorrectAgain`."""
-    if not judgement.verdict.is_successful:
-        raise _IncorrectAgain(judgement.verdict)
-    return judgement.verdict
 
 
 def _sentence(proven: float, sessions: Sequence[float]) -> str:

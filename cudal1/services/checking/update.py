@@ -13,10 +13,10 @@ from cudal1.harness.device.device import Device
 from cudal1.kept import Kept, Proof
 from cudal1.record import content_id
 from cudal1.services import keeping
-from cudal1.services.checking import slowdown
 from cudal1.services.checking.check import proven_pair
 from cudal1.services.checking.finding import Finding, State
 from cudal1.services.checking.here import Judge
+from cudal1.services.checking.sessions import IncorrectAgain, baseline
 
 
 def proven_anew(
@@ -35,12 +35,10 @@ def proven_anew(
     candidate = Candidate(problem_id=problem.id, source=source)
     if verdict.candidate_id != candidate.id:
         return None  # edited while it was judged
-    sessions = finding.sessions[-slowdown.BASELINE :]
-    while len(sessions) < slowdown.BASELINE:
-        judgement = judge(problem, candidate, proof.protocol)
-        if not judgement.verdict.is_successful:
-            return None
-        sessions += keeping.session_speedups(judgement)
+    try:
+        measured = baseline(problem, candidate, proof.protocol, judge, finding.sessions)
+    except IncorrectAgain:
+        return None
     return keeping.proof_of(
         problem,
         proof.problem,
@@ -48,7 +46,7 @@ def proven_anew(
         device=device,
         protocol=proof.protocol,
         inputs=proof.inputs,
-        sessions=sessions[: slowdown.BASELINE],
+        sessions=measured,
         invariants=proof.invariants,
     )
 

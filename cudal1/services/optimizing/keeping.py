@@ -2,27 +2,37 @@
 
 A search picks the largest of many measurements, and the largest is partly luck. So the choice is
 measured again, in fresh processes, and only this second verdict is stated. Nothing is kept that it
-does not prove faster.
+does not prove faster. Further sessions of fresh processes are what `cudal1 check` compares with.
 """
 
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from cudal1 import processes
 from cudal1.candidate import Candidate
+from cudal1.errors import SuiteError
 from cudal1.harness.device.device import Device
 from cudal1.kept import MARK, Kept
 from cudal1.ledger import Ledger
+from cudal1.origin import origin_of
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.record import content_id
+from cudal1.services.checking.sessions import IncorrectAgain
 from cudal1.services.judging import VerdictSource
 from cudal1.services.keeping import proof_of
 from cudal1.services.optimizing.places import Places, written
 from cudal1.services.optimizing.state import Find
 from cudal1.verdict import Verdict
+
+Sessions = Callable[[Problem, Candidate], tuple[float, ...]]
+"""A function that measures a version's sessions. It raises IncorrectAgain where one of its verdicts
+is not correct, and SuiteError where it cannot judge."""
 
 MOST_TRIED = 3
 """Number of a search's best finds that are measured again until one is proven."""
@@ -30,31 +40,66 @@ FORMAT_LIMIT_S = 30.0
 LINE_LENGTH = 100
 
 
+@dataclass(frozen=True)
+class ProvenFind:
+    """A find that a second measurement proved faster."""
+
+    find: Find
+    """The version as it is kept, with its second verdict."""
+    sessions: tuple[float, ...]
+    """Speedups of further measurements in fresh processes; empty where they could not be made."""
+
+
 def proven(
     ledger: Ledger,
-    judge: VerdictSource,
+    source: Callable[[], AbstractContextManager[VerdictSource]],
+    sessions_of: Sessions,
     problem: Problem,
     gains: Sequence[Find],
     say: Callable[[str], None],
-) -> Find | None:
-    """Return the first of the best finds that a second measurement proves faster; None if none is.
+    *,
+    better_than: float,
+) -> ProvenFind | None:
+    """Return the first of the best finds that further measurements prove; None if none is.
 
-    The second verdict is on the formatted source, and comes from processes of its own.
+    The second verdict is on the formatted source, and comes from processes of its own. The sessions
+    come after it, from further processes: the second verdict was chosen for its gain.
 
     Args:
         ledger: open, in the search's stage.
-        judge: a source of verdicts that has judged nothing yet.
+        source: opens a source of verdicts that has judged nothing yet.
+        sessions_of: measures the sessions of a version, once no source of verdicts is open.
         problem: the module.
         gains: finds with a certified gain, the largest first.
         say: told what is done.
+        better_than: certified speedup of the version that is kept already; 1 without one.
     """
     for find in gains[:MOST_TRIED]:
         say(f"measuring {find.author}'s version, {find.speedup:.2f}x, a second time")
         candidate = finished(find)
         ledger.add_candidate(candidate)
-        (verdict,) = judge.judge_all([(problem, candidate)])
-        if (verdict.speedup or 0.0) > 1:
-            return Find(candidate, verdict, find.author)
+        with source() as judge:
+            (verdict,) = judge.judge_all([(problem, candidate)])
+        speedup = verdict.speedup or 0.0
+        if speedup <= 1:
+            continue
+        if speedup <= better_than:
+            return None
+        began = time.monotonic()
+        try:
+            sessions = sessions_of(problem, candidate)
+        except IncorrectAgain as again:
+            say(f"{find.author}'s version is left out: {again}")
+            continue
+        except SuiteError as error:
+            say(f"note: no sessions: {error}; cudal1 check --update measures them")
+            sessions = ()
+        if sessions:
+            say(
+                f"{len(sessions)} sessions for cudal1 check, {min(sessions):.3f}x to "
+                f"{max(sessions):.3f}x, took {time.monotonic() - began:.0f} s"
+            )
+        return ProvenFind(Find(candidate, verdict, find.author), sessions)
     return None
 
 
@@ -90,7 +135,7 @@ def formatted(source: str) -> str:
 def keep(
     places: Places,
     problem: Problem,
-    find: Find,
+    found: ProvenFind,
     protocol: EvalProtocol,
     *,
     device: Device,
@@ -103,7 +148,7 @@ def keep(
     Args:
         places: where they go.
         problem: the module.
-        find: the version, with its second verdict.
+        found: the version, with its second verdict and sessions.
         protocol: the verdict's protocol.
         device: the device that it was judged on.
         inputs: the arguments of a call in words.
@@ -113,6 +158,7 @@ def keep(
     Raises:
         StoreError: a file cannot be written.
     """
+    find = found.find
     proof = proof_of(
         problem,
         places.module.name,
@@ -120,12 +166,15 @@ def keep(
         device=device,
         protocol=protocol,
         inputs=inputs,
+        sessions=found.sessions,
         invariants=invariants,
     )
+    origin = origin_of(problem.source)
     kept = Kept(
         version=places.version.name,
         candidate_source_id=content_id(find.candidate.source),
-        replaces=None,
+        replaces=None if origin is None else origin.replaces,
+        replaces_source_id=None if origin is None else origin.source_id,
         proofs=(proof,),
     )
     places.record.unlink(missing_ok=True)  # a kill between the files leaves no false record

@@ -1,13 +1,18 @@
-"""The files that `cudal1 optimize` leaves beside a module."""
+"""The files that `cudal1 optimize` reads and leaves: a module, and what stands beside it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudal1.errors import StoreError
+from cudal1.errors import StoreError, SuiteError
+from cudal1.files.text_file import mode_of, read_python
 from cudal1.kept import SUFFIX, Kept, judged_source
+from cudal1.origin import origin_of, stem_of
+from cudal1.problem import DeviceClass
+from cudal1.program.backends import Backend, kernels_by_backend
 from cudal1.record import content_id
+from cudal1.suite.modules import load_module
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,50 @@ class Places:
             raise StoreError(f"{self.version}: was changed after it was proven; {remedy}")
         return kept
 
+    def refuse_another_language(self, backend: Backend) -> None:
+        """Refuse to search for kernels of a language beside a kept version without any.
+
+        Raises:
+            StoreError: the kept version shows no kernel in it.
+        """
+        if self.kept() is None:
+            return
+        source = judged_source(self.version.read_text(encoding="utf-8"))
+        if backend not in kernels_by_backend(source):
+            raise StoreError(
+                f"{self.version}: has no kernel in {backend}; move it and its record away, or "
+                "leave out --backend"
+            )
+
     def _beside(self, suffix: str) -> Path:
         return self.module.with_name(self.module.name.removesuffix(".py") + suffix)
+
+
+def file_of_class(
+    typed: Path, *, inputs: Path | None, folder: Path | None, device_class: DeviceClass
+) -> Path:
+    """Return the problem file of a class, which is written beside the file of its inputs.
+
+    The arguments are those of `load_module`.
+
+    Raises:
+        SuiteError: as `load_module`; or a file of this name is there that was not written so.
+        StoreError: it cannot be written.
+    """
+    problem = load_module(typed, inputs=inputs, folder=folder, device_class=device_class)
+    assert inputs is not None
+    path = inputs.with_name(f"{stem_of(str(typed).partition(':')[2])}.py")
+    if mode_of(path):
+        there = read_python(path, raising=SuiteError)
+        if there == problem.source:
+            return path
+        if origin_of(there) is None:
+            raise SuiteError(
+                f"{path}: was not written from {typed}; move it away, since its name is that of "
+                "the problem to be written"
+            )
+    written(path, problem.source)
+    return path
 
 
 def written(path: Path, text: str) -> None:

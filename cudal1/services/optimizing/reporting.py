@@ -39,7 +39,7 @@ def page_input(
             AuthorRow(
                 author=name,
                 num_answers=tally.num_answers,
-                num_without_code=tally.num_without_code,
+                num_unusable=tally.num_unusable,
                 num_copies=tally.num_copies,
                 num_judged=tally.statuses.total(),
                 num_correct=tally.num_correct,

@@ -19,8 +19,9 @@ from cudal1.ledger import Ledger
 from cudal1.llm.provider import EXHAUSTED, has_failed
 from cudal1.measurement import AT_ROOFLINE
 from cudal1.problem import DeviceClass, Problem
+from cudal1.program.backends import Backend, kernels_by_backend
 from cudal1.program.identity import program_id
-from cudal1.prompts.prompt import DeviceFacts, PromptStyle
+from cudal1.prompts.prompt import DeviceFacts, Paragraph, PromptStyle
 from cudal1.selection.contrast import ContrastParams, Sampling, TauUnit
 from cudal1.services.answers import keep_completion
 from cudal1.services.asking import Asking, asking
@@ -28,6 +29,7 @@ from cudal1.services.judging import VerdictSource
 from cudal1.services.optimizing.authors import Author
 from cudal1.services.optimizing.budget import Meter
 from cudal1.services.optimizing.state import Find, State
+from cudal1.services.optimizing.tuner import Tuner, TunerProvider, requests_for
 from cudal1.services.optimizing.unanswered import Unanswered
 from cudal1.services.searching.hunt import Answered, Asked, Hunt, Plan
 from cudal1.services.searching.rounds import answers, candidates, judge_round, requests
@@ -50,6 +52,27 @@ CONTRAST = ContrastParams(
 )
 """Choice of exemplars: as in the paper, with two failures and their reasons behind them."""
 SEED = 0
+WISHES: dict[Backend, dict[str, str]] = {
+    Backend.TRITON: {
+        "language": "Triton",
+        "how": "Decorate each with `@triton.jit` and launch it as `kernel[grid](...)`.",
+    },
+    Backend.CUDA: {
+        "language": "CUDA C++",
+        "how": "Compile them with `torch.utils.cpp_extension.load_inline` and `cuda_sources`.",
+    },
+    Backend.CUTLASS_DSL: {
+        "language": "CuTe, the Python DSL of CUTLASS",
+        "how": "Import `cutlass.cute as cute`, decorate kernels with `@cute.kernel` and what "
+        "launches them with `@cute.jit`, and compile once with `cute.compile`.",
+    },
+    Backend.TILELANG: {
+        "language": "TileLang",
+        "how": "Import `tilelang` and `tilelang.language as T`, and decorate a function that "
+        "returns a `@T.prim_func` with `@tilelang.jit`.",
+    },
+}
+"""The words of a prompt for each language of kernels."""
 DRY_TURNS = 3
 """Turns in a row without a new program after which an author is not asked again."""
 PATIENCE = 12
@@ -69,6 +92,7 @@ class Session:
         unanswered: the requests of an earlier run that a kill left without an answer.
         facts: facts about the device, for prompts.
         profile: the profile of the reference, for prompts; None where there is none.
+        backend: the language that versions must have a kernel in; None: any or none.
         changed: called when something is to be shown.
     """
 
@@ -84,6 +108,7 @@ class Session:
         *,
         facts: DeviceFacts,
         profile: ReferenceProfile | None,
+        backend: Backend | None = None,
         changed: Callable[[State], None] = lambda _: None,
     ) -> None:
         self.state = state
@@ -95,6 +120,7 @@ class Session:
         self._meter = meter
         self._facts = facts
         self._profile = profile
+        self._backend = backend
         self._changed = changed
         self._seen = {program_id(problem.as_candidate)}
         """The reference's program, and those of all answers."""
@@ -102,6 +128,7 @@ class Session:
         self._num_turns = 0
         self._graph: float | None = None
         """Certified speedup of a CUDA graph of the reference; None where there is none."""
+        self._tuner = Tuner()
         self._turns = self._in_turns()
 
     def run(self) -> str:
@@ -144,13 +171,28 @@ class Session:
         return None
 
     def _in_turns(self) -> Iterator[Author]:
-        """Yield authors that can be asked, in turns: first those that cost nothing."""
+        """Yield authors that can be asked, in turns: first those that cost nothing.
+
+        The tuner has a turn behind each of them, where there is something to tune.
+        """
+        tuners = [author for author in self._authors if author.is_tuner]
+        writers = [author for author in self._authors if not author.is_tuner]
         for group in (
-            [author for author in self._authors if author.is_free_and_quick],
-            [author for author in self._authors if not author.is_free_and_quick],
+            [author for author in writers if author.is_free_and_quick],
+            [author for author in writers if not author.is_free_and_quick],
         ):
             while any(author.stopped is None for author in group):
-                yield from (author for author in group if author.stopped is None)
+                for author in group:
+                    if author.stopped is None:
+                        yield author
+                    yield from (each for each in tuners if self._is_tunable(each))
+        for author in tuners:
+            while self._is_tunable(author):
+                yield author
+            author.stopped = author.stopped or "found no parameters that were not tried"
+
+    def _is_tunable(self, tuner: Author) -> bool:
+        return tuner.stopped is None and self._tuner.has_any(self.state)
 
     def _nobody_left(self) -> str:
         said = "; ".join(f"{author.name}: {author.stopped}" for author in self._authors)
@@ -205,22 +247,31 @@ class Session:
     def _turn(self, author: Author, line: Asking) -> None:
         """Ask one author once, and judge its new programs."""
         count = author.answers_per_turn
-        if not author.is_free_and_quick:  # others are asked for no more than can be judged
+        if author.is_tuner or not author.is_free_and_quick:  # no more than can be judged
             count = int(min(count, self._meter.verdicts_left))
         self._say(f"asking {author.name} for {count} versions")
-        plan = self._plan(author, count)
-        asked = requests(
-            plan,
-            author.provider,
-            [self._hunt],
-            number=self._num_turns,
-            first_attempt=self._next_attempt,
-        )
-        self._next_attempt += count
+        asked = self._requests(author, count)
+        self._next_attempt += len(asked)
         self._num_turns += 1
         if not author.is_free_and_quick:
             self._unanswered.keep(author.name, [each.request for each in asked])
         self._ask(author, line, asked)
+
+    def _requests(self, author: Author, count: int) -> list[Asked]:
+        """Return the requests of an author's turn, under new numbers of attempts."""
+        first = self._next_attempt
+        if isinstance(author.provider, TunerProvider):
+            return requests_for(
+                self._tuner.variants(self.state, count),
+                author.provider,
+                self._hunt,
+                stage=STAGE,
+                first_attempt=first,
+            )
+        plan = self._plan(author, count)
+        return requests(
+            plan, author.provider, [self._hunt], number=self._num_turns, first_attempt=first
+        )
 
     def _ask_again(self, author: Author, line: Asking) -> None:
         """Ask what a killed run had asked an author and got no answer to, under the same ids.
@@ -264,14 +315,18 @@ class Session:
         self._judge_new(fresh)
 
     def _fresh(self, answered: Sequence[Answered]) -> list[Answered]:
-        """Count answers; return those with a program that is no copy of one before."""
+        """Count answers; return those with a program that is no copy of one before.
+
+        Where a language was asked for, its source must show a kernel in it.
+        """
         found: list[Answered] = []
         for each in answered:
             tally = self.state.tally(each.completion.provider)
             tally.num_answers += 1
-            if each.candidate is None:
-                tally.num_without_code += 1
+            if each.candidate is None or not self._is_asked_for(each.candidate):
+                tally.num_unusable += 1
                 continue
+            self._tuner.saw(each.candidate.source)
             program = program_id(each.candidate.source)
             if program in self._seen:
                 tally.num_copies += 1
@@ -279,6 +334,9 @@ class Session:
             self._seen.add(program)
             found.append(each)
         return found
+
+    def _is_asked_for(self, candidate: Candidate) -> bool:
+        return self._backend is None or self._backend in kernels_by_backend(candidate.source)
 
     def _judge_new(self, fresh: Sequence[Answered]) -> None:
         """Judge new programs, a few at a time, while the budget lasts.
@@ -306,7 +364,6 @@ class Session:
                 self._changed(self.state)
 
     def _plan(self, author: Author, count: int) -> Plan:
-        is_told = author.prompts is PromptStyle.PAPER and self._profile is not None
         return Plan(
             stage=STAGE,
             method=MethodKind.EVOLVE,
@@ -316,8 +373,18 @@ class Session:
             prompts=author.prompts,
             seed=SEED,
             facts=self._facts,
-            profile="\n".join(self._profile.lines) if is_told and self._profile else None,
+            behind=tuple(self._behind()) if author.prompts is PromptStyle.PAPER else (),
         )
+
+    def _behind(self) -> Iterator[Paragraph]:
+        """Yield what stands behind prompts that are long enough for it."""
+        if self._profile is not None:
+            values = {"profile": "\n".join(self._profile.lines)}
+            yield Paragraph(template="profile", values=values)
+        if any(author.is_tuner for author in self._authors):
+            yield Paragraph(template="tunable")
+        if self._backend is not None:
+            yield Paragraph(template="backend", values=WISHES[self._backend])
 
     def _say(self, doing: str) -> None:
         self.state.doing = doing

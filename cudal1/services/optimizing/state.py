@@ -30,7 +30,8 @@ class Tally:
     num_answers: int = 0
     num_copies: int = 0
     """Answers with a program that was known: the reference itself, or an earlier answer."""
-    num_without_code: int = 0
+    num_unusable: int = 0
+    """Answers without code, or without a kernel in the language that was asked for."""
     num_failed: int = 0
     """Requests without an answer."""
     statuses: Counter[Status] = field(default_factory=Counter[Status])

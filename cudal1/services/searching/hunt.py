@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cudal1.candidate import Candidate, Completion
 from cudal1.llm.provider import Request
 from cudal1.problem import Problem
-from cudal1.prompts.prompt import DeviceFacts, PromptStyle
+from cudal1.prompts.prompt import DeviceFacts, Paragraph, PromptStyle
 from cudal1.selection.contrast import ContrastParams, Sampling
 from cudal1.selection.exemplar import Attempt, Exemplar
 from cudal1.selection.failures import Failure
@@ -28,8 +28,8 @@ class Plan:
     prompts: PromptStyle
     seed: int
     facts: DeviceFacts
-    profile: str | None = None
-    """A profile of the reference in lines, for prompts that show it; None: prompts show none."""
+    behind: tuple[Paragraph, ...] = ()
+    """Paragraphs that stand behind each prompt: a profile of the reference, wishes."""
 
 
 @dataclass

@@ -155,7 +155,7 @@ def _contrasting(
         else newest(hunt.failures, count=plan.contrast.num_failures, island=choice.island),
         style=plan.prompts,
         facts=plan.facts,
-        profile=plan.profile,
+        behind=plan.behind,
     )
     return prompt, choice.island if number else None, None
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cudal1.applying import records
 from cudal1.candidate import Candidate
-from cudal1.errors import ConfigError, ConsentError, StoreError
-from cudal1.services.optimizing.authors import TEACHER_NAMES, authors, default_names
+from cudal1.errors import ConfigError, ConsentError, StoreError, SuiteError
+from cudal1.harness.device.device import find_device
+from cudal1.origin import Origin, origin_of, with_origin
+from cudal1.problem import DeviceClass
+from cudal1.program.backends import Backend
+from cudal1.services.optimizing.authors import TEACHER_NAMES, authors, default_names, refuse_backend
 from cudal1.services.optimizing.budget import Budget, Meter, budget_of
-from cudal1.services.optimizing.keeping import finished, formatted
-from cudal1.services.optimizing.places import Places
+from cudal1.services.optimizing.keeping import ProvenFind, finished, formatted, keep
+from cudal1.services.optimizing.places import Places, file_of_class
 from cudal1.services.optimizing.remedies import with_remedy
 from cudal1.services.optimizing.state import Find, State
+from cudal1.settings import protocols
+from cudal1.suite.loader import problem_of
 from cudal1.verdict import Status
+from tests.services.kept_verdicts import verdict_of
 from tests.services.test_reviewing import VERDICT
 
 
@@ -44,7 +53,7 @@ def test_the_first_limit_that_is_reached_counts() -> None:
 
 def test_default_authors_need_no_key_and_no_network() -> None:
     found = authors(default_names(), None, usd=None)
-    assert [each.name for each in found] == [*TEACHER_NAMES, "embedded"]
+    assert [each.name for each in found] == [*TEACHER_NAMES, "embedded", "tuner"]
 
 
 def test_an_unknown_author_is_refused_with_the_known_ones() -> None:
@@ -61,8 +70,27 @@ def test_an_author_that_charges_needs_an_amount(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_amount_without_an_author_that_charges_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--usd 2: none of librarian.* charges"):
+    with pytest.raises(ConfigError, match=r"--usd 2: none of teachers charges"):
         authors(["teachers"], None, usd=2.0)
+
+
+def test_the_authors_without_a_key_are_not_asked_for_kernels() -> None:
+    with pytest.raises(ConfigError, match=r"--backend triton: the authors without a key write Py"):
+        default_names(Backend.TRITON)
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_kernels_are_not_asked_for_where_there_is_no_gpu(backend: Backend) -> None:
+    with pytest.raises(ConfigError, match=rf"--backend {backend}: its kernels need a GPU"):
+        refuse_backend(backend, DeviceClass.CPU)
+
+
+def test_a_language_that_is_not_installed_is_refused_with_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cudal1.services.optimizing.authors.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"there is no cutlass; pip install nvidia-cutlass-dsl"):
+        refuse_backend(Backend.CUTLASS_DSL, DeviceClass.CUDA)
 
 
 def test_files_stand_beside_the_module(tmp_path: Path) -> None:
@@ -78,6 +106,70 @@ def test_a_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
     places.version.write_text("mine")
     with pytest.raises(StoreError, match=r"model\.faster\.py: was not kept by cudal1 optimize"):
         places.kept()
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Callable[[], Path]:
+    """Return a function that writes a class's problem file beside its inputs."""
+    (tmp_path / "own_layers.py").write_text("class GatedNorm: ...\n")
+    (tmp_path / "inputs.py").write_text("def get_inputs():\n    return []\n")
+
+    def typed() -> Path:
+        return file_of_class(
+            Path("own_layers:GatedNorm"),
+            inputs=tmp_path / "inputs.py",
+            folder=tmp_path,
+            device_class=DeviceClass.CPU,
+        )
+
+    return typed
+
+
+def test_the_file_of_a_class_names_it_and_is_written_again_where_it_changed(
+    typed: Callable[[], Path], tmp_path: Path
+) -> None:
+    path = typed()
+    assert path == tmp_path / "gated_norm.py"
+    before = origin_of(path.read_text())
+    assert before is not None
+    assert before.replaces == "own_layers:GatedNorm"
+    (tmp_path / "own_layers.py").write_text("class GatedNorm:\n    eps = 1\n")
+    after = origin_of(typed().read_text())
+    assert after is not None
+    assert after.source_id != before.source_id
+
+
+def test_a_file_of_ones_own_is_not_overwritten_by_that_of_a_class(
+    typed: Callable[[], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "gated_norm.py").write_text("mine = 1\n")
+    with pytest.raises(SuiteError, match=r"was not written from own_layers:GatedNorm; move it"):
+        typed()
+
+
+@pytest.mark.parametrize("origin", [Origin(replaces="layers:Norm", source_id="0" * 16), None])
+def test_a_record_names_the_class_that_its_problem_was_written_from(
+    tmp_path: Path, origin: Origin | None
+) -> None:
+    source = "class Model: ...\n" if origin is None else with_origin("class Model: ...", origin)
+    problem = problem_of(source, tmp_path / "model.py", device_class=DeviceClass.CPU)
+    candidate = Candidate(problem_id=problem.id, source="class ModelNew: ...\n")
+    keep(
+        Places(tmp_path / "model.py"),
+        problem,
+        ProvenFind(Find(candidate, verdict_of(candidate), "fuser"), (1.5, 1.6)),
+        protocols.load("cpu"),
+        device=find_device(DeviceClass.CPU),
+        inputs=("float32[8]",),
+        invariants=(),
+        again="cudal1 judge model.py model.faster.py",
+    )
+    kept = records.read(tmp_path / "model.faster.json")
+    assert kept.proofs[0].sessions == (1.5, 1.6)
+    assert kept.replaces == (None if origin is None else origin.replaces)
+    assert kept.replaces_source_id == (None if origin is None else origin.source_id)
+    with pytest.raises(StoreError, match=r"model\.faster\.py: has no kernel in triton; move it"):
+        Places(tmp_path / "model.py").refuse_another_language(Backend.TRITON)
 
 
 @pytest.mark.parametrize(

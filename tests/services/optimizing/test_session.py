@@ -16,16 +16,19 @@ from cudal1.errors import ProviderError
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import Exchange, Receipts, Request, completion_of
 from cudal1.problem import DeviceClass, Problem
-from cudal1.prompts.prompt import DeviceFacts
+from cudal1.program.backends import Backend
+from cudal1.prompts.prompt import DeviceFacts, Paragraph, PromptStyle, generation_prompt
 from cudal1.protocol import EvalProtocol
 from cudal1.services.judging import VerdictSource
 from cudal1.services.optimizing.authors import Author
 from cudal1.services.optimizing.budget import Budget, Meter
-from cudal1.services.optimizing.session import DRY_TURNS, STAGE, Session
+from cudal1.services.optimizing.session import DRY_TURNS, STAGE, WISHES, Session
 from cudal1.services.optimizing.state import State
+from cudal1.services.optimizing.tuner import TUNER, TunerProvider, TunerSettings
 from cudal1.services.optimizing.unanswered import Unanswered
 from cudal1.settings import protocols
 from cudal1.settings.provider_settings import ReplaySettings, RewriterSettings
+from cudal1.suite.loader import problem_of
 from cudal1.verdict import Verdict
 from tests.tasks.played import judged, toys
 
@@ -127,12 +130,19 @@ def protocol() -> EvalProtocol:
     return protocols.load("cpu")
 
 
+def _author(provider: FakeProvider | TunerProvider, free: tuple[str, ...]) -> Author:
+    if isinstance(provider, TunerProvider):
+        return Author(provider.name, TunerSettings(), provider)
+    return Author(provider.name, FREE if provider.name in free else OTHER, provider)
+
+
 def run(
     folder: Path,
     protocol: EvalProtocol,
-    *providers: FakeProvider,
+    *providers: FakeProvider | TunerProvider,
     verdicts: int | None = 6,
     free: tuple[str, ...] = (),
+    backend: Backend | None = None,
 ) -> Ran:
     state = State()
     with Ledger.open(folder) as ledger:
@@ -143,12 +153,13 @@ def run(
             ledger,
             cast(VerdictSource, judge),
             PROBLEM,
-            [Author(p.name, FREE if p.name in free else OTHER, p) for p in providers],
+            [_author(p, free) for p in providers],
             Meter(Budget(verdicts=verdicts), lambda: 0.0),
             state,
             Unanswered(folder / "asked"),
             facts=FACTS,
             profile=None,
+            backend=backend,
         )
         reason = session.run()
     return Ran(reason, state, judge)
@@ -194,7 +205,7 @@ def test_an_author_that_writes_only_prose_is_not_asked_for_ever(
     provider = FakeProvider("one", lambda _: "I would fuse the loops.")
     ran = run(tmp_path, protocol, provider)
     assert ran.reason == f"no author is left to ask: one: {DRY_TURNS} turns brought no new program"
-    assert ran.state.tally("one").num_without_code == len(provider.asked)
+    assert ran.state.tally("one").num_unusable == len(provider.asked)
     assert ran.judge.judged == []
 
 
@@ -284,3 +295,167 @@ def test_failures_reach_later_prompts_with_their_reason(
 
     run(tmp_path, protocol, FakeProvider("one", write), verdicts=20)
     assert any("Its output is wrong: it is" in text for text in seen)
+
+
+def tunable(number: int) -> str:
+    text = version(number, words=" * BLOCK")
+    return text.replace("import torch", "import torch\n\nBLOCK = 64", 1)
+
+
+def test_variants_of_a_version_with_parameters_are_judged_and_descend_from_it(
+    tmp_path: Path, protocol: EvalProtocol
+) -> None:
+    ran = run(
+        tmp_path,
+        protocol,
+        FakeProvider("one", lambda r: tunable(r.attempt)),
+        TunerProvider(),
+        verdicts=12,
+    )
+    tuned = [find for find in ran.state.finds.values() if find.author == TUNER]
+    assert tuned
+    with Ledger.open(tmp_path) as ledger:
+        for find in tuned:
+            (row,) = ledger.sql(
+                "select exemplar_ids from completions where candidate_id = $id",
+                {"id": find.candidate.id},
+            ).to_dicts()
+            (parent,) = row["exemplar_ids"]
+            assert "BLOCK = 64" in ran.state.finds[parent].candidate.source
+            assert "BLOCK = 64" not in find.candidate.source
+
+
+def test_authors_are_told_how_to_expose_parameters_where_these_are_tuned(
+    tmp_path: Path, protocol: EvalProtocol
+) -> None:
+    seen: list[str] = []
+
+    def write(request: Request) -> str:
+        seen.append(request.prompt.messages[0].content)
+        return numbered(request)
+
+    run(tmp_path / "with", protocol, FakeProvider("one", write), TunerProvider(), verdicts=1)
+    run(tmp_path / "without", protocol, FakeProvider("one", write), verdicts=1)
+    assert ["# tune: BLOCK in" in text for text in (seen[0], seen[-1])] == [True, False]
+
+
+def test_a_later_run_tunes_on_and_judges_no_variant_twice(
+    tmp_path: Path, protocol: EvalProtocol
+) -> None:
+    one = FakeProvider("one", lambda _: tunable(1))
+    first = run(tmp_path, protocol, one, TunerProvider(), verdicts=3)
+    second = run(tmp_path, protocol, one, TunerProvider(), verdicts=None)
+    assert second.reason.endswith("tuner: found no parameters that were not tried")
+    assert not set(first.judge.judged) & set(second.judge.judged)
+    blocks = {
+        find.candidate.source.split("BLOCK = ")[1][:4] for find in second.state.finds.values()
+    }
+    assert {int(each) for each in blocks} == {16, 32, 64, 128, 256}
+
+
+def test_a_tuner_without_parameters_is_not_asked(tmp_path: Path, protocol: EvalProtocol) -> None:
+    ran = run(tmp_path, protocol, FakeProvider("one"), TunerProvider(), verdicts=3)
+    assert TUNER not in ran.state.tallies
+
+
+KERNEL = """```python
+import torch
+import triton
+
+
+@triton.jit
+def add_kernel(x):
+    pass
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        add_kernel[(NUMBER,)](x)
+        return x
+```"""
+
+
+def test_only_versions_in_the_asked_language_are_judged_and_prompts_ask_for_it(
+    tmp_path: Path, protocol: EvalProtocol
+) -> None:
+    seen: list[str] = []
+
+    def write(request: Request) -> str:
+        seen.append(request.prompt.messages[0].content)
+        is_asked_for = request.attempt % 2
+        number = str(request.attempt)
+        return KERNEL.replace("NUMBER", number) if is_asked_for else numbered(request)
+
+    run(tmp_path, protocol, FakeProvider("one", numbered), verdicts=2)  # in plain PyTorch
+    ran = run(tmp_path, protocol, FakeProvider("two", write), verdicts=4, backend=Backend.TRITON)
+    assert "Write your own kernels, in Triton." in seen[0]
+    assert ran.state.best is not None
+    sources = [find.candidate.source for find in ran.state.finds.values()]
+    assert all("add_kernel" in source for source in sources)
+    assert ran.state.tally("two").num_unusable == len(sources)
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_every_language_can_be_asked_for(backend: Backend) -> None:
+    paragraph = Paragraph(template="backend", values=WISHES[backend])
+    prompt = generation_prompt(PROBLEM, style=PromptStyle.PAPER, facts=FACTS, behind=[paragraph])
+    assert WISHES[backend]["how"] in prompt.messages[0].content
+
+
+LOOP = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.stack([torch.relu(x[i]) for i in range(x.shape[0])])
+
+
+def get_inputs():
+    return [torch.randn(512, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+IN_CHUNKS = """import torch
+
+CHUNK = 4  # tune: CHUNK in 1, 4, 256
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.cat([torch.relu(each) for each in x.split(CHUNK)])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_judge_finds_a_tuned_version_faster_than_the_one_it_comes_from(
+    tmp_path: Path, protocol: EvalProtocol
+) -> None:
+    problem = problem_of(LOOP, tmp_path / "loop.py", device_class=DeviceClass.CPU)
+    one = FakeProvider("one", lambda _: f"```python\n{IN_CHUNKS}```")
+    state = State()
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        ledger.begin(STAGE, run="one")
+        for each in (protocol, protocol.checks_only()):
+            ledger.add_protocol(each)
+        with VerdictSource(ledger, DeviceClass.CPU, protocol, None, num_policies=0) as judge:
+            session = Session(
+                ledger,
+                judge,
+                problem,
+                [_author(one, ()), _author(TunerProvider(), ())],
+                Meter(Budget(minutes=9), lambda: 0.0),
+                state,
+                Unanswered(tmp_path / "asked"),
+                facts=FACTS,
+                profile=None,
+            )
+            session.run()
+    assert len(state.finds) == 3
+    assert state.best is not None
+    assert state.best.author == TUNER
+    assert "CHUNK = 256" in state.best.candidate.source
+    (first,) = [find for find in state.finds.values() if find.author == "one"]
+    assert state.best.speedup > first.speedup

@@ -36,13 +36,14 @@ PARAMS = Params.load(Path(__file__).parents[3] / "params.yaml")
 
 @pytest.fixture
 def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """Return the plot of three steps and of the totals that follow them."""
+    """Return the plot of three steps, of a checkpoint's marks, and of the totals that follow."""
     monkeypatch.setattr("tasks.learning.training.DATA", tmp_path)
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("selfsup@r1")
         for step in (15, 5, 10):
             ledger.add_steps(step, {"loss": 1.0 / step, "entropy": 0.5})
         ledger.add_steps(16, {"entropy": 0.4, "total_flos": 1e12})
+        ledger.add_steps(10, {"validation_success": 1.0, "validation_mean_reward": 2.0})
         _write_plot(Stage(name="selfsup@r1", item="r1", params=PARAMS, run="r"), ledger)
     with (tmp_path / "plots" / "selfsup-r1.csv").open() as stream:
         return list(csv.DictReader(stream))

@@ -534,7 +534,7 @@ class Curves:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         self.last_step = max(step, self.last_step)
-        self.points += [(n, step, v) for n, v in values.items() if n.startswith("best/")]
+        self.points += [(n, step, v) for n, v in values.items() if n.startswith("problems/best/")]
 
 
 @pytest.mark.slow
@@ -548,7 +548,7 @@ def test_each_problem_has_a_curve_with_a_point_where_its_best_has_risen(world: W
     curves = Curves(world.ledger)
     curves.steps.tell(before=4)
     curves.steps.tell()
-    one, two = (f"best/{problem.key}" for problem in PROBLEMS)
+    one, two = (f"problems/best/{problem.key}" for problem in PROBLEMS)
     assert curves.points == [(one, 1, 2.0), (two, 3, 0.5), (one, 4, 4.0), (two, 5, 0.75)]
     assert all(
         re.fullmatch(r"[/\w.\- :]*", name) for name, _, _ in curves.points
