@@ -47,7 +47,7 @@ def publish(
     if as_json:
         name = None if said is None else said.name()
         answer_json({"place": place, "publication": name, "rows": rows, "bytes": num_bytes})
-    elif not rows:
+    elif said is None or not rows:
         answer(f"{place}: has all of it already")
     else:
         counted = ", ".join(f"{count} {table}" for table, count in rows.items())
