@@ -1,7 +1,7 @@
 """Names of curves in MLflow, which draws them in sections, ordered by the alphabet.
 
-What matters stands first: `answers`, `heldout`, `problems`, then `seconds` and `trainer`. The
-ledger has the numbers under their names alone.
+What matters stands first: `answers`, `heldout`, `problems`, then `seconds`, `trainer` and
+`validation`. The ledger has the numbers under their names alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ def curve(name: str) -> str:
         return f"answers/{name}"
     if name.startswith("best/"):
         return f"problems/{name}"
+    if name.startswith("validation_"):
+        return f"validation/{name.removeprefix('validation_')}"
     if name.endswith("_s") or name == "idle":
         return f"seconds/{name}"
     return f"trainer/{name}"

@@ -17,6 +17,7 @@ from tasks.learning.curves import curve
         ("loss", "trainer/loss"),
         ("clip_ratio/low_mean", "trainer/clip_ratio/low_mean"),
         ("reward", "trainer/reward"),
+        ("validation_success", "validation/success"),
     ],
 )
 def test_a_number_has_its_section(name: str, drawn: str) -> None:

@@ -266,6 +266,8 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
         "_mean_rewards": lambda *_, **__: {},
         "fitting_problems": lambda *_, **__: [SimpleNamespace(id=str(i)) for i in range(999)],
         "verdict_source": lambda *_, **__: nullcontext(judge),
+        "validation_problems": lambda *_, **__: [],
+        "keep_best": says("chosen", {}),
         "ContrastiveWorld": lambda *_, **__: SimpleNamespace(end_step=lambda: None, problem_ids=[]),
         "current_night": lambda: SimpleNamespace(number=1, whole="night 1"),
         "product": lambda path: [] if "history" in path.name else [{"is_new": True}],
@@ -284,7 +286,8 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
     is_reinforced = name in ("rl", "challenger")
     ready = ["ready"] if is_reinforced else []
     examined = f"examined by {(judge,) if is_reinforced else ()}"
-    work = [*ready, "trained", *([] if name == "tuned" else [examined, "marked"]), "kept"]
+    marks = [] if name == "tuned" else [examined, "marked"]
+    work = [*ready, "trained", *(["chosen"] if is_reinforced else []), *marks, "kept"]
     registered = ["registered", "compared"] if name in ("sft", "selfsup", "rl") else []
     assert happened == [*work, *registered, "exported", "finished"]
 
