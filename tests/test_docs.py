@@ -66,6 +66,7 @@ ONLY_PARSED = {
     r"cudal1 report": "needs verdicts; tests/cli/judging/test_many.py reports some",
     r"cudal1 hacks (show|confirm|dismiss)": "needs a candidate of that id; "
     "tests/cli/test_hacks.py has others",
+    r"cudal1 (publish|sql --data)": "needs a bucket; tests/ledger/published has one",
     r"cudal1 show": "needs a ledger with that candidate; tests/cli/test_show.py has one",
     r"cudal1 (sql|hacks list)": "needs a ledger; tests/cli and tests/test_sharing.py have one",
     r"cudal1 serve --device": "a server, until it is stopped; tests/serving runs some",

@@ -33,6 +33,7 @@ MAX_DISTRIBUTIONS = 25
 37)."""
 NEEDS = {
     "sql --views": "pipeline",
+    "publish shared": "pipeline",
     "hacks list": "pipeline",
     "providers add paper": "pipeline",
     "training use coder-7b": "pipeline",

@@ -1,8 +1,9 @@
-"""Make shards of a ledger of any size with the database itself, for `benchmarks.ledger.scale`.
+"""Make shards of a ledger of any size with the database itself, for `scale` and `storage`.
 
 Two stages, `filter` and `rl`, share the candidates. Half of them are correct and were timed. One in
 a hundred was reviewed, and one in ten of those vetoed. Each answer was shown two earlier successes
-of its problem. Ids, texts and noise are drawn from a hash of the row's number: the same each time.
+of its problem. The first candidate of each problem is its `torch.compile`. Ids, texts and noise are
+drawn from a hash of the row's number: the same each time.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ _VERDICT_KEY = f"candidate_id, '{DEVICE}' as device_kind, '{PROTOCOL}' as protoc
 _UNIFORM = "(hash({0}) % 1000003) / 1000003.0"
 
 
-def make_shards(folder: Path, *, num_candidates: int) -> dict[str, int]:
+def make_shards(folder: Path, *, num_candidates: int, first: int = 0) -> dict[str, int]:
     """Write `folder/shards/STAGE/TABLE.parquet`; return the number of rows of each table.
 
     Args:
         folder: in which nothing is yet.
         num_candidates: of both stages together.
+        first: number of the first candidate; the same number is the same candidate each time.
     """
     connection = duckdb.connect()
     connection.execute("set preserve_insertion_order = true")
@@ -36,7 +38,7 @@ def make_shards(folder: Path, *, num_candidates: int) -> dict[str, int]:
     for number, stage in enumerate(STAGES):
         shard = folder / "shards" / stage
         shard.mkdir(parents=True)
-        _make_facts(connection, first=number * per_stage, count=per_stage)
+        _make_facts(connection, first=first + number * per_stage, count=per_stage)
         for table, query in _tables(stage, is_first=number == 0).items():
             path = str(shard / f"{table}.parquet").replace("'", "''")
             connection.execute(
@@ -76,7 +78,11 @@ _TEXT = """list_aggregate(list_transform(range(16),
 
 def _tables(stage: str, *, is_first: bool) -> dict[str, str]:
     """Return the query of each table of a shard."""
-    sources = f"""select candidate_id, problem_id, encode({_TEXT.format("candidate_id")}) as source
+    sources = f"""select candidate_id, problem_id, encode({_TEXT.format("candidate_id")}) as source,
+                         case when n % 20 = 0 then md5('program' || (n % 5000))[1:16]
+                              else candidate_id end as program_id,
+                         case when is_correct then ['fusion', 'tiling', 'vector_loads'][:1 + n % 3]
+                              else [] end as techniques
                   from facts order by n"""
     tables = {
         "candidates": sources,
@@ -103,6 +109,9 @@ def _tables(stage: str, *, is_first: bool) -> dict[str, str]:
             from facts order by all""",
     }
     if is_first:
+        tables["baselines"] = f"""
+            select candidate_id, problem_id, 'compile' as baseline
+            from facts where i < {NUM_PROBLEMS} order by n"""
         tables["protocols"] = f"select '{PROTOCOL}' as protocol_id, '{{}}' as content"
         tables["problems"] = f"""
             select md5('problem' || i)[1:16] as problem_id, 'benchmark' as suite,
@@ -126,7 +135,9 @@ def _completions(stage: str) -> str:
                500 as num_completion_tokens, null::integer as num_reasoning_tokens,
                0.01 as cost_usd, case when i >= {2 * NUM_PROBLEMS} then [shown] else [] end
                as exemplar_ids, (i % 10)::integer as island, candidate_id,
-               null::varchar as no_candidate_reason
+               null::varchar as no_candidate_reason,
+               case when i >= {2 * NUM_PROBLEMS} then [1.1::double] else [] end
+               as exemplar_scores
         from facts order by n"""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cudal1.errors import ConfigError
@@ -13,7 +12,9 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def connect(folder: str | os.PathLike[str] = "data") -> duckdb.DuckDBPyConnection:
+def connect(
+    place: str | os.PathLike[str] = "data", *, endpoint: str | None = None
+) -> duckdb.DuckDBPyConnection:
     """Return a read-only DuckDB connection to a run's ledger, with its tables and views.
 
     It shows what stages have found until now, unfinished ones included, and stays as it is: to see
@@ -21,7 +22,10 @@ def connect(folder: str | os.PathLike[str] = "data") -> duckdb.DuckDBPyConnectio
     one's own are temporary: `create temp table`.
 
     Args:
-        folder: the folder that holds the ledger, such as a checkout's `data`.
+        place: the folder that holds the ledger, such as a checkout's `data`, or a place to which
+            machines publish: `s3://BUCKET/PREFIX`, or a folder.
+        endpoint: address of a server that speaks S3's protocol; None: as `AWS_ENDPOINT_URL` says,
+            else Amazon's.
 
     Raises:
         StoreError: there is no ledger, or it cannot be read.
@@ -34,4 +38,4 @@ def connect(folder: str | os.PathLike[str] = "data") -> duckdb.DuckDBPyConnectio
         if remedy is None:
             raise
         raise ConfigError(f"cudal1.connect {remedy}") from error
-    return Ledger.read(Path(folder)).connection
+    return Ledger.read(place, endpoint=endpoint).connection

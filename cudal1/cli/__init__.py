@@ -41,6 +41,7 @@ COMMANDS = {
     "about it.",
     "screen": "Read a source without running it. Notes are advice: they decide no verdict.",
     "sql": "Ask the ledger. Reading never disturbs a running pipeline.",
+    "publish": "Publish a run's facts to a folder or a bucket that machines share.",
     "show": "Show a candidate or a problem: source, verdicts, timing, lineage, difference, curve.",
     "hacks": "What the reviewer has vetoed, and your word on it.",
     "providers": "Who is asked for candidates, and ready entries for more.",

@@ -16,6 +16,7 @@ import typer
 from cudal1 import interrupt
 from cudal1.cli.terminal.answer import answer
 from cudal1.cli.terminal.ending import fail, say
+from cudal1.cli.terminal.utf8 import is_text
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:
@@ -39,7 +40,12 @@ def sql(
     out: Annotated[
         Path | None, typer.Option(help="Write all rows to a file: .csv or .parquet")
     ] = None,
-    data: Annotated[Path, typer.Option(help="Where ledger and shards are")] = Path("data"),
+    data: Annotated[
+        str, typer.Option(metavar="PLACE", help="A run's folder, or what was published to: s3://…")
+    ] = "data",
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Server of s3://…, if not Amazon's")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All rows as JSON")] = False,
 ) -> None:
     """Ask the ledger. Reading never disturbs a running pipeline.
@@ -48,6 +54,8 @@ def sql(
 
     Example: cudal1 sql --view leaderboard
 
+    Example: cudal1 sql --data s3://BUCKET/PREFIX --view success
+
     Example: cudal1 sql --view "lineage('1f0c93ab52d7e846')" --out lineage.csv
     """
     from cudal1.ledger import Ledger
@@ -55,11 +63,11 @@ def sql(
     try:
         if (query is not None) + (view is not None) + views != 1:
             raise ConfigError("sql wants one of: a question, --view NAME, --views")
-        if any(not _is_text(str(each)) for each in (query, view, out, data)):
+        if any(not is_text(str(each)) for each in (query, view, out, data, endpoint)):
             raise ConfigError("sql: an argument is not UTF-8 text; write it as UTF-8")
         if out is not None and (out.suffix not in (".csv", ".parquet") or as_json):
             raise ConfigError(f"{out}: --out wants a .csv or a .parquet file, and no --json")
-        with Ledger.read(data) as ledger:
+        with Ledger.read(data, endpoint=endpoint) as ledger:
             if views:
                 query = f"from ({LISTING}) order by kind desc, name"
             elif view is not None:
@@ -89,6 +97,7 @@ LISTING = """
         select view_name as name, 'view' as kind, comment from duckdb_views() where not internal
         union all
         select table_name, 'table', comment from duckdb_tables()
+        where database_name = current_database()
         union all
         select function_name || '(''ID'')', 'view', comment from duckdb_functions()
         where function_type = 'table_macro' and not internal
@@ -105,15 +114,6 @@ def _checked(ledger: Ledger, view: str) -> str:
         meant = f" Did you mean {similar[0]}?" if similar else ""
         raise ConfigError(f"no view or table {view!r}.{meant} There are {', '.join(known)}")
     return view
-
-
-def _is_text(argument: str) -> bool:
-    """Return whether the argument is text: Python makes surrogates of bytes that are no text."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _interruptible(ledger: Ledger, ask: Callable[[], T]) -> T:

@@ -13,6 +13,7 @@ here, or, about opinions and rulings, in `reviews.py`.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import tempfile
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -32,6 +33,9 @@ from cudal1.kill_table import KillTable
 from cudal1.ledger import database, rows, shards
 from cudal1.ledger.answers import batches_of_completions
 from cudal1.ledger.exemplar_index import ExemplarIndex, Wanted
+from cudal1.ledger.published import publishing, reading
+from cudal1.ledger.published.place import is_published, open_place
+from cudal1.ledger.published.publication import Publication
 from cudal1.ledger.reviews import Reviews
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
@@ -76,16 +80,26 @@ class Ledger(Reviews):
         return ledger
 
     @classmethod
-    def read(cls, folder: Path) -> Ledger:
+    def read(cls, place: str | os.PathLike[str], *, endpoint: str | None = None) -> Ledger:
         """Open for reading: what stages have found until now. No stage notices, whatever it does.
 
-        It reads the copy that the latest stage left. Where a stage has noted more since, or the
-        copy is damaged, of other code, or held by a program that could change it, it reads a copy
-        of its own, which it completes from shards and journals.
+        Of a place of publications, it reads what machines have published there until now. Of a
+        run's data folder, it reads the copy that the latest stage left. Where a stage has noted
+        more since, or the copy is damaged, of other code, or held by a program that could change
+        it, it reads a copy of its own, which it completes from shards and journals.
+
+        Args:
+            place: a run's data folder, or a place of publications: `s3://BUCKET/PREFIX`, a folder.
+            endpoint: address of the server of a bucket; None: as the environment says.
 
         Raises:
-            StoreError: there is no ledger in the folder, or a shard of it is corrupt.
+            StoreError: there is no ledger in the place, or a shard of it is corrupt.
         """
+        if is_published(place):
+            return cls(Path(place), reading.connect(place, endpoint=endpoint))
+        folder = Path(place)
+        if endpoint is not None:
+            raise StoreError(f"{folder}: a folder has no endpoint; leave it out, or name s3://…")
         snapshot = folder / database.SNAPSHOT
         if not any(each.exists() for each in (snapshot, folder / "shards", folder / "journal")):
             raise StoreError(f"{folder}: no ledger here; run `make run` first")
@@ -102,6 +116,29 @@ class Ledger(Reviews):
             why = f"read from shards and journals, because {error}"
         shards.log.warning("ledger: %s", why)
         return cls(folder, _caught_up(folder))
+
+    def publish(
+        self, place: str | os.PathLike[str], *, endpoint: str | None = None, writer: str | None
+    ) -> Publication | None:
+        """Publish the facts that a place lacks; return what was said, or None if it lacks none.
+
+        The ledger is one that is read, and is to be closed afterwards.
+
+        Args:
+            place: a folder, or `s3://BUCKET/PREFIX`.
+            endpoint: see `read`.
+            writer: name of this ledger among the writers; None: of the machine and the folder.
+
+        Raises:
+            StoreError: the place or the ledger cannot be used.
+        """
+        named = writer or publishing.default_writer(self._folder)
+        try:
+            with self._lock:
+                where = open_place(place, endpoint=endpoint)
+                return publishing.publish(self.connection, where, writer=named)
+        except duckdb.Error as error:
+            raise StoreError(f"{os.fspath(place)}: cannot publish ({_said(error)})") from error
 
     def __enter__(self) -> Self:
         return self

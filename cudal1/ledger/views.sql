@@ -152,15 +152,16 @@ create or replace view exemplar_uses as
 comment on view exemplar_uses is 'Which earlier candidates were shown in the prompt of an answer, by position from 1';
 
 create or replace view copies as
-    with shown as (
-        select u.completion_id, list(coalesce(program_id, candidate_id)) as programs
-        from exemplar_uses u join candidates using (candidate_id) group by u.completion_id
+    with copied as (
+        select completion_id
+        from (select completion_id, candidate_id as own, unnest(exemplar_ids) as shown from completions
+              where len(exemplar_scores) > 0)
+        join candidates a on a.candidate_id = own join candidates b on b.candidate_id = shown
+        where coalesce(a.program_id, a.candidate_id) = coalesce(b.program_id, b.candidate_id)
     )
-    select c.completion_id, list_max(c.exemplar_scores) as best_shown,
-           coalesce(list_contains(programs, coalesce(a.program_id, a.candidate_id)), false) as is_copy
-    from completions c left join shown using (completion_id)
-    left join candidates a on a.candidate_id = c.candidate_id
-    where len(c.exemplar_scores) > 0;
+    select completion_id, list_max(exemplar_scores) as best_shown,
+           completion_id in (from copied) as is_copy
+    from completions where len(exemplar_scores) > 0;
 comment on view copies is 'Of each answer to a prompt with exemplars: the best score that the prompt showed; is_copy: it is the program of an exemplar in other words';
 
 create or replace view progress as
@@ -276,11 +277,14 @@ create or replace view reliability as
 comment on view reliability is 'How far to trust times: spread (interquartile range over median of the bursts of one measurement), repeat (how far a reference''s median moves in fresh processes, as a logarithm), A/A (what references gained against themselves)';
 
 create or replace macro lineage(of_candidate) as table
-    with recursive ancestors(candidate_id, shown_to, generation) as (
+    with recursive shown as materialized ( -- once for all generations
+        select candidate_id, exemplar_ids from completions
+        where candidate_id is not null and len(exemplar_ids) > 0
+    ), ancestors(candidate_id, shown_to, generation) as (
         select of_candidate::varchar, null::varchar, 0
         union
         select unnest(c.exemplar_ids), c.candidate_id, a.generation + 1
-        from ancestors a join completions c on c.candidate_id = a.candidate_id
+        from ancestors a join shown c on c.candidate_id = a.candidate_id
         where a.generation < 50
     ), found as (
         select candidate_id, min(generation) as generation,

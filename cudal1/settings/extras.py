@@ -7,10 +7,8 @@ lists the packages of each extra; a test compares it with the names here.
 from __future__ import annotations
 
 EXTRA_OF = {
-    **dict.fromkeys(
-        "altair duckdb jinja2 markupsafe mlflow optuna ruamel ruff sqlalchemy vl_convert".split(),
-        "pipeline",
-    ),
+    **dict.fromkeys("altair duckdb fsspec jinja2 markupsafe mlflow optuna".split(), "pipeline"),
+    **dict.fromkeys("pyarrow ruamel ruff sqlalchemy vl_convert".split(), "pipeline"),
     **dict.fromkeys("datasets peft safetensors tokenizers transformers trl".split(), "train"),
     **dict.fromkeys("aiolimiter httpx2 openai".split(), "providers"),
     **dict.fromkeys("fastapi h11 prometheus_client starlette uvicorn".split(), "serve"),
