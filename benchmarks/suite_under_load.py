@@ -1,13 +1,14 @@
 """Run the test suite again and again on a machine that has other things to do.
 
 python -m benchmarks.suite_under_load [--runs 5] [--together 1] [--hogs 2] [--work DIR]
-                                      [--args "-m 'not slow'"]
+                                      [--args "-m 'not slow'"] [--go-on]
 
 Each run does what a newcomer does: a clone of what is committed, with an environment that has PATH
 and HOME alone, in which `make test` installs and tests. Beside it, processes that only compute keep
 the cores busy, and with `--together` other runs do. A test that fails in one run of many depends on
 a race of its own, or has found a race in the product. The result file is written after each run;
-logs of runs that failed stay.
+logs of runs that failed stay. With `--go-on` it counts the runs of the result file, too, each of
+which has its commit: five runs take longer than a machine may be had.
 """
 
 from __future__ import annotations
@@ -57,18 +58,18 @@ def main() -> None:
         print("what is not committed is not tested", flush=True)
     environment = {name: os.environ[name] for name in (*KEPT, *given.keep) if name in os.environ}
     runs: list[dict[str, Any]] = []
-    for run in several_runs(given, work, environment):
-        runs.append(run)
+    result = given.out / "suite_under_load.json"
+    if given.go_on and result.exists():
+        runs += json.loads(result.read_text(encoding="utf-8"))["runs"]
+    for run in several_runs(given, work, environment, first=len(runs) + 1):
+        said = {"commit": commit, "measured": time.strftime("%Y-%m-%d")}
+        runs.append({**said, "num_hogs": given.hogs, "num_together": given.together, **run})
         show(len(runs), run)
         content = {
             "benchmark": "suite_under_load",
-            "measured": time.strftime("%Y-%m-%d"),
             "cpu": cpu_name(),
             "num_cores": len(os.sched_getaffinity(0)),
-            "commit": commit,
             "versions": versions("pytest", "torch", "duckdb"),
-            "num_hogs": given.hogs,
-            "num_together": given.together,
             "arguments": given.args or "",
             "is_complete": len(runs) == given.runs,
             "num_failed_runs": sum(run["returncode"] != 0 for run in runs),
@@ -76,7 +77,7 @@ def main() -> None:
         }
         given.out.mkdir(parents=True, exist_ok=True)
         text = json.dumps(content, indent=1).replace(str(work), ".")
-        (given.out / "suite_under_load.json").write_text(text + "\n", encoding="utf-8")
+        result.write_text(text + "\n", encoding="utf-8")
     show_all(runs)
     raise SystemExit(any(run["returncode"] for run in runs))
 
@@ -87,7 +88,8 @@ def _options() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=5, help="in all")
+    parser.add_argument("--go-on", action="store_true", help="count those of the result file, too")
     parser.add_argument("--together", type=int, default=1, help="runs at a time")
     parser.add_argument("--hogs", type=int, default=2, help="processes that only compute")
     parser.add_argument("--args", help="of pytest, as in `make test ARGS=…`")
@@ -104,9 +106,9 @@ def _git(checkout: Path, *words: str) -> str:
 
 
 def several_runs(
-    given: argparse.Namespace, work: Path, environment: Mapping[str, str]
+    given: argparse.Namespace, work: Path, environment: Mapping[str, str], *, first: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """Yield the result of each run, as it ends; the processes of all runs end with us."""
+    """Yield the result of each run from `first` on, as it ends; their processes end with us."""
     going = set[subprocess.Popen[bytes]]()
 
     def in_a_clone(number: int) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def several_runs(
         return done
 
     with ThreadPoolExecutor(given.together) as pool:
-        asked = [pool.submit(in_a_clone, number) for number in range(1, given.runs + 1)]
+        asked = [pool.submit(in_a_clone, number) for number in range(first, given.runs + 1)]
         try:
             for each in as_completed(asked):
                 yield each.result()

@@ -52,7 +52,16 @@ class UnfitError(SuiteError):
 
 
 class CrowdedError(SuiteError):
-    """A problem cannot be judged beside others on a device: they may hold the memory it needs."""
+    """A problem cannot be judged beside others on a device: they may hold the memory it needs.
+
+    Args:
+        said: the reason, with the problem's name.
+        share: part of the device's memory that it needs, as far as that is known; 0: it is not.
+    """
+
+    def __init__(self, said: str, share: float = 0.0) -> None:
+        super().__init__(said)
+        self.share = share
 
 
 class CrowdedCandidateError(CrowdedError):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cudal1.harness.admission.trial import HasRoom
 from cudal1.harness.device.device import Device
 from cudal1.harness.device.turns import Turns
 from cudal1.problem import Problem
@@ -19,6 +20,7 @@ class Said:
 
     reason: str | None = None
     note: str | None = None
+    call_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Noting:
             return None
         return Said(kept.read_text() or None, self.note)
 
-    def find_out(self, problem: Problem, device: Device, turns: Turns) -> Said:
+    def find_out(self, problem: Problem, device: Device, turns: Turns, has_room: HasRoom) -> Said:
         """Note the try and return its result."""
         with (self.folder / f"{problem.id}.tries").open("a") as file:
             file.write(f"{device.id}\n")

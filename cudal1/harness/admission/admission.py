@@ -240,6 +240,11 @@ class Found:
         return self.probe.reason
 
     @property
+    def call_bytes(self) -> int:
+        """Bytes of a call's inputs and outputs; 0 where the problem cannot be judged."""
+        return (self.probe.input_bytes or 0) + (self.probe.output_bytes or 0)
+
+    @property
     def note(self) -> str | None:
         """The mutants that the correctness check lets through, if any."""
         return self.probe.rejection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cudal1.errors import CudaL1Error, DeviceLostError, describe
+from cudal1.errors import CrowdedError, CudaL1Error, DeviceLostError, describe
 from cudal1.harness.admission.required import RejectedError
 
 
@@ -13,10 +13,13 @@ def answered(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what a look sees; an error that the problem raises becomes its reason.
 
     Raises:
+        CrowdedError: other judges share the memory, and nothing was seen yet.
         SystemExit: raised by the problem itself; it ends the process.
     """
     try:
         return {"reason": None, **look()}
+    except CrowdedError:
+        raise
     except RejectedError as rejected:
         return {"reason": str(rejected), "lasts": rejected.lasts}
     except DeviceLostError as error:

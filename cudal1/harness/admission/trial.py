@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
@@ -56,6 +57,16 @@ TOO_SLOW = "too slow"
 """Beginning of a reason that is about time."""
 
 
+HasRoom = Callable[[int], None]
+"""A function that is told the bytes of a call's inputs, then of both its inputs and outputs. It
+raises CrowdedError where a judge's share of the memory is too small for a problem with such
+calls."""
+
+
+def any_room(_: int) -> None:
+    """Do nothing: no other judge shares the memory."""
+
+
 def try_out(
     problem: Problem,
     *,
@@ -64,6 +75,7 @@ def try_out(
     mode: Mode = Mode.CONSTRUCTED,
     turns: Turns | None = None,
     is_examined: bool = False,
+    has_room: HasRoom = any_room,
 ) -> dict[str, Any]:
     """Return the trial's result for a reference that can be judged: fields of `admission.Probe`.
 
@@ -77,8 +89,10 @@ def try_out(
         mode: the mode in which the reference runs.
         turns: the turns in which judges of one device use it.
         is_examined: whether an examination follows, which computes in float64 (`Traits.off_by`).
+        has_room: says whether the memory suffices.
 
     Raises:
+        CrowdedError: `has_room` raised it.
         RejectedError: it cannot be judged. Any other error was raised by the file itself.
     """
     import torch
@@ -86,7 +100,9 @@ def try_out(
     used = device if device == "cpu" or torch.cuda.is_available() else "cpu"
     reference = _Reference(problem, used, mode, turns or Turns())
     first = reference.inputs(FIRST_SEED)
+    has_room(_num_bytes(first))
     outputs = reference.call(first)
+    has_room(_num_bytes([*first, *outputs]))
     require_values(outputs)
     reference_us = reference.time_us(first)
     if reference_us > max_reference_ms * 1000:  # another process may have used the device meanwhile
@@ -107,8 +123,8 @@ def try_out(
         "device": used.partition(":")[0],
         "reference_us": reference_us,
         "input_effect": input_effect,
-        "input_bytes": sum(t.numel() * t.element_size() for t in first),
-        "output_bytes": sum(t.numel() * t.element_size() for t in outputs),
+        "input_bytes": _num_bytes(first),
+        "output_bytes": _num_bytes(outputs),
         "output_shapes": [list(t.shape) for t in outputs],
         "lasts": not accuracy.lacked_memory,
     }
@@ -318,6 +334,10 @@ def _moved(
     require_same_form(outputs, other)
     accuracy.look(drawn, other)
     return _distance(outputs, other)
+
+
+def _num_bytes(tensors: Tensors) -> int:
+    return sum(each.numel() * each.element_size() for each in tensors)
 
 
 def _is_flat(tensor: torch.Tensor) -> bool:

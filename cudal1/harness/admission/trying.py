@@ -19,6 +19,7 @@ from cudal1.harness.admission.admission import Check, Found, Memory, Probe, flaw
 from cudal1.harness.admission.probe import MEMORY_BYTES
 from cudal1.harness.admission.reasons import answered
 from cudal1.harness.admission.required import require_accuracy
+from cudal1.harness.admission.trial import HasRoom, any_room
 from cudal1.harness.device.device import Device
 from cudal1.harness.device.turns import Turns
 from cudal1.problem import DeviceClass, Problem
@@ -43,15 +44,25 @@ class ReferenceTrial:
         probe = memory and memory.probe(problem)
         return Found(probe) if probe else None
 
-    def find_out(self, problem: Problem, device: Device, turns: Turns) -> Found:
+    def find_out(
+        self, problem: Problem, device: Device, turns: Turns, has_room: HasRoom = any_room
+    ) -> Found:
         """Try the reference, then its correctness check with mutants.
 
+        Args:
+            problem: the reference's.
+            device: it is tried there.
+            turns: this judge's turns on the device.
+            has_room: of `trial.try_out`.
+
         Raises:
+            CrowdedError: `has_room` raised it.
             DeviceLostError: the device computes nothing after an error.
         """
         answers: list[dict[str, Any]] = []
+        looks = partial(self._seen, has_room=has_room), self._examined
         with _little_memory(device):
-            for look in (self._seen, self._examined):
+            for look in looks:
                 answers.append(answered(partial(look, problem, device, turns)))
                 if answers[-1].get("is_lost"):
                     raise DeviceLostError(answers[-1]["reason"])
@@ -64,7 +75,9 @@ class ReferenceTrial:
         if memory := self._memory(device):
             memory.keep(problem, found)
 
-    def _seen(self, problem: Problem, device: Device, turns: Turns) -> dict[str, Any]:
+    def _seen(
+        self, problem: Problem, device: Device, turns: Turns, *, has_room: HasRoom
+    ) -> dict[str, Any]:
         return trial.try_out(
             problem,
             device=device.torch_name,
@@ -72,6 +85,7 @@ class ReferenceTrial:
             mode=self.protocol.mode,
             turns=turns,
             is_examined=True,
+            has_room=has_room,
         )
 
     def _examined(self, problem: Problem, device: Device, turns: Turns) -> dict[str, Any]:

@@ -13,6 +13,7 @@ source. A source that pretends that it cannot be compiled counts as not built.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -50,12 +51,13 @@ memory, too."""
 HAND_OVER_S = 30.0
 LOOK_S = 0.02
 RING_BYTES = 4096
-PROCESSES = {DeviceClass.CUDA: 2, DeviceClass.CPU: 1, DeviceClass.FAKE: 1}
+PROCESSES = {DeviceClass.CUDA: 1.6, DeviceClass.CPU: 1.0, DeviceClass.FAKE: 1.0}
 """Compilers that one extension keeps busy, in the mean: of C++, and of both halves of CUDA, it has
-three at most (docs/log/2026-11-30-idle-gpu.md)."""
-BESIDE = 3
-"""One of this many workers builds during a measurement. Where all cores are busy, bursts differ by
-more, and a verdict takes two or three times as long (docs/log/2026-11-25-issue4-h200.md)."""
+three at most (docs/log/2026-11-30-idle-gpu.md). A core left over has one more extension begun."""
+BESIDE = 2
+"""One of this many workers builds during a measurement, at least. Where all cores are busy, bursts
+differ by more, and a verdict takes two or three times as long
+(docs/log/2026-11-25-issue4-h200.md)."""
 JUDGES_LEFT = 2
 """Least number of judges that have a core without compilers while all that is left waits for
 builds: one judges what was just built, and one is asked next."""
@@ -334,16 +336,15 @@ def num_idle(devices: Sequence[Device]) -> int:
     processes = PROCESSES[devices[0].device_class]
     cores = _num_cores(devices, is_measured=False) if num_beside(devices) else 0
     each_bytes = COMPILER_BYTES + FOLDER_BYTES + 2 * RING_BYTES
-    by_cores = max(cores // processes, min(cores, 1))
+    by_cores = math.ceil(cores / processes)
     return max(0, min(by_cores, psutil.virtual_memory().available // 2 // each_bytes))
 
 
 def num_beside(devices: Sequence[Device]) -> int:
     """Return how many builds may run during a measurement, at most as many as have cores."""
     processes = PROCESSES[devices[0].device_class]
-    cores = _num_cores(devices, is_measured=True)
-    most = max(1, _num_cores(devices, is_measured=False) // processes)
-    return min(max(cores // processes, min(cores, 1)), _beside(most))
+    most = math.ceil(_num_cores(devices, is_measured=False) / processes)
+    return min(math.ceil(_num_cores(devices, is_measured=True) / processes), _beside(most))
 
 
 def _beside(num_workers: int) -> int:

@@ -94,8 +94,9 @@ class BurstRunner:
         self._turns = turns or Turns()
 
         self.layout = layout
-        self._ring_bytes = layout.total_bytes + arena_bytes
-        self._rings = DeviceRings(self._ring_bytes)
+        self.ring_bytes = layout.total_bytes + arena_bytes
+        """Bytes of the memory that each worker shares, with its arena."""
+        self._rings = DeviceRings(self.ring_bytes)
         self._device = device
         self._free: list[torch.Tensor] = []
         self._staged = torch.empty(
@@ -126,7 +127,7 @@ class BurstRunner:
             weights: in the layout's order.
             example: storages of one set of inputs.
         """
-        ring = self._rings.lend() if self._is_cuda else host_ring(self._ring_bytes)
+        ring = self._rings.lend() if self._is_cuda else host_ring(self.ring_bytes)
         try:
             stage(ring.memory, 0, weights, self.layout.weights)
             if example:

@@ -95,6 +95,14 @@ def ring_share(device: torch.device, num_lanes: int) -> int:
     return max(total - CONTEXTS_BYTES * -(-num_lanes // 2), total // 2) // share
 
 
+def is_large(ring_bytes: int, device: torch.device, num_lanes: int) -> bool:
+    """Return whether a ring with its arena takes more than its share of a GPU.
+
+    One slot may do so. There is no room then for workers that only wait.
+    """
+    return device.type == "cuda" and ring_bytes > WITH_ARENA * ring_share(device, num_lanes)
+
+
 def call_us(oracle: Oracle, draw: Draw, *, long_us: float) -> float:
     """Return roughly the microseconds of one of several calls of the reference in a row.
 

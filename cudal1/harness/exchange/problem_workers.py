@@ -25,6 +25,7 @@ from cudal1.harness.device.turns import Turns
 from cudal1.harness.exchange.burst import BurstRunner
 from cudal1.harness.exchange.failure import Failure, NotKept
 from cudal1.harness.exchange.interval import Ending, wait_ready
+from cudal1.harness.exchange.plan import is_large
 from cudal1.harness.oracle.oracle import Oracle
 from cudal1.harness.sandbox.patience import Patience
 from cudal1.harness.sandbox.rings import Ring
@@ -88,6 +89,7 @@ class ProblemWorkers:
         self._zygote = zygote
         self._turns = turns
         self._is_shared = num_lanes > 1
+        self._is_large = is_large(runner.ring_bytes, oracle.device, num_lanes)
         self._lent: list[Worker] = []
         """Workers in use."""
         turns.halt = self.halt
@@ -271,7 +273,7 @@ class ProblemWorkers:
 
     @property
     def _begins_next(self) -> bool:
-        return self._is_cuda and not self._is_shared
+        return self._is_cuda and not self._is_shared and not self._is_large
 
     @property
     def _is_cuda(self) -> bool:
@@ -293,7 +295,8 @@ class ProblemWorkers:
         try:
             ring = self._ring()
         except WorkerError:
-            self._zygote.settle()  # workers dismissed earlier still held the device's memory
+            self.close()  # workers that only wait hold the device's memory, too
+            self._zygote.settle()  # and so do workers dismissed earlier
             ring = self._ring_beside_others()
         job = Job(
             device=self._device.device_class.value,

@@ -57,8 +57,9 @@ def host_ring(num_bytes: int) -> Ring:
     return Ring(torch.frombuffer(mapped, dtype=torch.uint8), descriptor, lambda: None)
 
 
-MAX_FREE = 2
-"""Number of free pieces that are kept: candidates want the device's memory, too."""
+MAX_FREE, MAX_FREE_BYTES = 2, 8 << 30
+"""Number of free pieces that are kept, and their bytes: candidates want the device's memory, too,
+and so do answers in float64."""
 
 
 class DeviceRings:
@@ -98,7 +99,8 @@ class DeviceRings:
             self._free.pop().close()
 
     def _take_back(self, memory: DeviceMemory) -> None:
-        if self._is_open and len(self._free) < MAX_FREE:
+        most = min(MAX_FREE, MAX_FREE_BYTES // self._num_bytes)
+        if self._is_open and len(self._free) < most:
             self._free.append(memory)
         else:
             memory.close()

@@ -174,6 +174,7 @@ def judge(asked: Assignment) -> Judging | Refusal:
             not_built=asked.not_built,
             elsewhere=asked.elsewhere,
             trial=None if found else asked.trial,
+            call_bytes=found.call_bytes if found else 0,
         )
     return Judging(asked, pending, _pool.device)
 

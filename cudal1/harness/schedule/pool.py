@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -38,6 +39,9 @@ from cudal1.verdict import Status, Verdict
 if TYPE_CHECKING:  # it imports PyTorch, which a coordinator does without
     from cudal1.harness.admission.trying import ReferenceTrial
 
+CALLS_OF_A_JUDGE = 8
+"""Memory of a GPU that a judge takes, over the bytes of a call's inputs and outputs. It has a ring
+and an arena for each of two workers, and a trial's answers in float64 take as much."""
 NUM_PREPARED = {DeviceClass.CPU: 8, DeviceClass.FAKE: 8, DeviceClass.CUDA: 1}
 """Number of problems of which oracle and rings are kept; on a GPU they take gigabytes."""
 
@@ -139,13 +143,15 @@ class Pool:
         not_built: Failure | None = None,
         elsewhere: bool = False,
         trial: ReferenceTrial | None = None,
+        call_bytes: int = 0,
     ) -> Judgement:
         """Return the judgement of one candidate; without `timing`, on its correctness only.
 
         `record` is the problem's best certified speedup so far. Claims far above it are confirmed
         here or, as `elsewhere` says, on another device, by its `confirm`. `built` is what was
         compiled ahead, `not_built` the reason why that failed (`builder`). A `trial` finds out
-        first whether the problem can be judged.
+        first whether the problem can be judged; without it, `call_bytes` are those of a call's
+        inputs and outputs, if they are known.
 
         Raises:
             UnfitError: the problem cannot be judged.
@@ -153,6 +159,7 @@ class Pool:
             SandboxError: less than the minimum stands around a worker.
             DeviceLostError: the device computes no more, and may have failed the candidate.
         """
+        self._require_room(problem, call_bytes)
         found = None if trial is None else self._tried(problem, trial)
         with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
             interrupt.check()
@@ -188,13 +195,31 @@ class Pool:
             return None
         with self._turns.using(), undisturbed(self.device):
             self._expect_workers(problem)
-            found = trial.find_out(problem, self.device, self._turns)
+            found = trial.find_out(
+                problem, self.device, self._turns, partial(self._require_room, problem)
+            )
         if found.reason is None:
             return found
         said = f"{problem.key}: {found.reason}"
         if self._num_lanes > 1 and lacks_memory(said):
             raise CrowdedError(said)
         raise UnfitError(said, found)
+
+    def _require_room(self, problem: Problem, call_bytes: int) -> None:
+        """Have a problem wait for more of a GPU's memory before it fills what others need.
+
+        Raises:
+            CrowdedError: this judge's share is too small for calls with so many bytes.
+        """
+        if self._num_lanes == 1 or self.device.device_class is not DeviceClass.CUDA:
+            return
+        import torch
+
+        _, total_bytes = torch.cuda.mem_get_info(torch.device(self.device.torch_name))
+        share = CALLS_OF_A_JUDGE * call_bytes / total_bytes
+        if share * self._num_lanes > 1:
+            said = f"{problem.key}: calls of {call_bytes >> 20} MiB need {share:.0%} of the memory"
+            raise CrowdedError(said, share)
 
     @contextmanager
     def _prepared_for(

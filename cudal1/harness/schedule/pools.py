@@ -8,6 +8,7 @@ must not reach another problem's verdicts.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Collection
@@ -299,15 +300,15 @@ class Pools:
         self._settle(pending, error)
 
     def _give_room(self, pending: Pending, error: CrowdedError) -> None:
-        """Ask once more with the memory of half of the lanes, or alone.
+        """Ask once more with the memory that is needed, else with half of the lanes', or alone.
 
         What the problem lacks, all of its waiting questions get. Work of others that does not end
         has no place beside it at all.
         """
-        problem_id, half = pending.asked.problem.id, -(-self._num_active // 2)
+        problem_id, width = pending.asked.problem.id, pending.asked.width
         is_memory = not isinstance(error, DisturbedError)
-        enough = is_memory and pending.asked.width < half
-        wanted = max(half if enough else self._num_active, self._crowded.get(problem_id, 1))
+        wanted = self._wider(width, error.share) if is_memory else self._num_active
+        wanted = max(wanted, self._crowded.get(problem_id, 1))
         pending.asked = replace(pending.asked, width=wanted)
         self._waiting.appendleft(pending)
         if not is_memory or isinstance(error, CrowdedCandidateError):
@@ -316,6 +317,17 @@ class Pools:
         for each in self._waiting:
             if each.asked.problem.id == problem_id and each.asked.width < wanted:
                 each.asked = replace(each.asked, width=wanted)
+
+    def _wider(self, width: int, share: float) -> int:
+        """Return the number of lanes for which a share of the memory is enough, above `width`.
+
+        More than half of the memory is all of it (`_make`).
+        """
+        half = -(-self._num_active // 2)
+        needed = math.ceil(share * self._num_active) if share <= 1 / 2 else self._num_active
+        if needed > width:
+            return needed
+        return half if width < half else self._num_active
 
     def _settle(self, pending: Pending, error: Exception) -> None:
         """Settle a question with an error, and all that wait for a trial that has failed."""

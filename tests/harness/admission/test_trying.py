@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cudal1.errors import DeviceLostError
+from cudal1.errors import CrowdedError, DeviceLostError
 from cudal1.harness.admission import mutants, trying
 from cudal1.harness.admission.admission import Check, Found, Probe, probe_all
 from cudal1.harness.admission.known_references import KnownReferences
@@ -145,6 +145,21 @@ def test_a_kept_finding_is_known() -> None:
     known = TRIAL.known(problem, CPU)
     assert known is not None
     assert known.probe == found.probe
+
+
+def test_a_trial_asks_whether_there_is_room_before_it_takes_any() -> None:
+    said = list[int]()
+
+    def has_room(num_bytes: int) -> None:
+        said.append(num_bytes)
+        if len(said) == 2:
+            raise CrowdedError("no room", 0.5)
+
+    with pytest.raises(CrowdedError, match="no room"):
+        TRIAL.find_out(_problem(source()), CPU, Turns(), has_room)
+    inputs, both = said
+    found = TRIAL.find_out(_problem(source()), CPU, Turns())
+    assert (inputs, both) == (found.probe.input_bytes, found.call_bytes)
 
 
 @pytest.mark.parametrize("name", ["constant output", "ignores one input"])

@@ -55,6 +55,17 @@ def rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeviceRings]:
     lender.close()
 
 
+def test_large_rings_that_come_back_are_not_kept(
+    rings: DeviceRings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_FREE_BYTES", NUM_BYTES)
+    lent = [rings.lend() for _ in range(2)]
+    for ring in lent:
+        os.close(ring.descriptor)
+        ring.release()
+    assert [each.is_mapped for each in Memory.all] == [True, False]
+
+
 def test_a_returned_ring_is_lent_again_and_holds_nothing(rings: DeviceRings) -> None:
     first = rings.lend()
     first.memory.fill_(9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -193,6 +194,53 @@ def test_a_problem_s_room_never_shrinks(
     pools._crowded = {problem.id: 3}
     pools._give_room(pending, CrowdedError("no room"))
     assert (pending.asked.width, pools._crowded[problem.id]) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("width", "share", "wanted"),
+    [
+        (1, 0.0, 2),  # unknown: half of three lanes
+        (2, 0.0, 3),
+        (1, 0.3, 2),
+        (1, 0.5, 2),
+        (1, 0.51, 3),  # more than half is all
+        (2, 0.4, 3),  # it was not enough
+    ],
+)
+def test_a_problem_gets_the_share_that_it_needs(
+    pools: Pools, named_problem: Callable[[str], Problem], width: int, share: float, wanted: int
+) -> None:
+    problem = named_problem("fake_silu")
+    candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+    pending = Pending(pools, Asked(problem, "judge", (candidate,), {}, width))
+    pools._give_room(pending, CrowdedError("no room", share))
+    assert pending.asked.width == wanted
+
+
+@pytest.mark.parametrize("num_lanes", [1, 2, 6])
+@pytest.mark.parametrize("call_bytes", [1 << 20, 80 << 20])
+def test_a_judge_with_too_small_a_share_of_a_gpu_says_how_much_it_needs(
+    named_problem: Callable[[str], Problem],
+    quick: EvalProtocol,
+    monkeypatch: pytest.MonkeyPatch,
+    num_lanes: int,
+    call_bytes: int,
+) -> None:
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (0, 1 << 30))
+    device = find_device(DeviceClass.FAKE).model_copy(update={"device_class": DeviceClass.CUDA})
+    pool = Pool(device, quick, num_lanes=num_lanes)
+    problem, share = named_problem("fake_silu"), 8 * call_bytes / (1 << 30)
+    if share * num_lanes <= 1 or num_lanes == 1:
+        pool._require_room(problem, call_bytes)
+        return
+    with pytest.raises(CrowdedError) as crowded:
+        pool._require_room(problem, call_bytes)
+    assert crowded.value.share == share
+
+
+def test_a_share_comes_back_from_the_process_of_a_problem() -> None:
+    error = pickle.loads(pickle.dumps(CrowdedError("no room", 0.25)))
+    assert (str(error), error.share) == ("no room", 0.25)
 
 
 def test_a_candidate_that_claims_to_lack_memory_makes_no_other_run_alone(
