@@ -302,25 +302,34 @@ class _Trial:
             return
         self._num_inputs += 1
         case = self._case(draw, outputs, self._previous)
-        if not admission.admits(outputs):
+        is_admitted = admission.admits(outputs)
+        if not is_admitted:
             self._refused = f"input {self._num_inputs} ({draw.family})"
         for suspect in self._alive():
-            self._try(suspect, case, admission)
+            self._try(suspect, case, admission, is_admitted=is_admitted)
         self._first, self._previous = self._first or case, outputs
 
-    def _try(self, suspect: _Suspect, case: Case, admission: Admission) -> None:
-        import torch
-
+    def _try(
+        self, suspect: _Suspect, case: Case, admission: Admission, *, is_admitted: bool
+    ) -> None:
+        """Have the check look at a mutant's outputs; `is_admitted` says whether it admits ours."""
         changed = suspect.make(self._oracle, case)
         if changed is None:
             return
         suspect.num_tried = self._num_inputs
-        pairs = zip(changed, case.outputs, strict=True)
-        if all(torch.equal(mine, right) for mine, right in pairs):
+        is_killed = not admission.admits(changed)
+        # what is not admitted where ours is differs from it: no element need be compared
+        if not (is_killed and is_admitted) and _are_equal(changed, case.outputs):
             return
         suspect.is_unchanged = False
-        if not admission.admits(changed):
+        if is_killed:
             suspect.killed_by, suspect.killed_after = case.draw.family, self._num_inputs
+
+
+def _are_equal(ones: Tensors, others: Tensors) -> bool:
+    import torch
+
+    return all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
 
 
 def _of_output(

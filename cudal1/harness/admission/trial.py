@@ -27,6 +27,7 @@ from cudal1.harness.admission.required import (
 from cudal1.harness.device.shortage import lacks_memory
 from cudal1.harness.device.turns import Turns
 from cudal1.harness.inputs.draws import not_listed
+from cudal1.harness.oracle.deviations import distances
 from cudal1.harness.oracle.parts import flat_parts
 from cudal1.harness.reference.reference import Reference, load_reference
 from cudal1.harness.reference.reference_code import in_time
@@ -349,14 +350,20 @@ def _distance(left: Tensors, right: Tensors) -> float:
     """Return the largest relative L2 distance; `BEYOND` between shapes or with NaN."""
     if [t.shape for t in left] != [t.shape for t in right]:
         return BEYOND
-    worst = 0.0
-    for a, b in zip(left, right, strict=True):
-        square = apart = 0.0
-        for parts in flat_parts(a, b):
+    return max((_apart(a, b) for a, b in zip(left, right, strict=True)), default=0.0)
+
+
+def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the relative L2 distance of a tensor from another of its shape."""
+    size = off = 0.0
+    if one.is_floating_point() and other.is_floating_point() and one.numel():
+        found = distances(other.reshape(1, -1), one.reshape(1, -1))
+        size, off = float(found.size_N), float(found.off_N)
+    if not 0 < size < math.inf:  # no such numbers, or so large that their squares are not finite
+        size = off = 0.0
+        for parts in flat_parts(one, other):
             x, y = (part.double() for part in parts)
-            square += float(x.dot(x))
-            y = y - x
-            apart += float(y.dot(y))
-        ratio = math.sqrt(apart / square) if square > 0 else (0.0 if apart == 0 else BEYOND)
-        worst = max(worst, ratio if math.isfinite(ratio) else BEYOND)
-    return worst
+            size = math.hypot(size, float(x.norm()))
+            off = math.hypot(off, float((y - x).norm()))
+    ratio = off / size if size > 0 else (0.0 if off == 0 else BEYOND)
+    return ratio if math.isfinite(ratio) else BEYOND

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cudal1.harness.oracle.deviations import distances, largest
+from cudal1.harness.oracle.deviations import Distances, distances, largest
 from cudal1.harness.oracle.parts import in_parts
 from cudal1.protocol import PrecisionClass
 
@@ -201,28 +201,41 @@ class Expected:
         if dtype not in _BY_DTYPE:
             return torch.equal(output, _nearest(output, self._answer, self._error))
         x, y = output.reshape(1, -1), self._answer.reshape(1, -1)
-        if self._size is None:
-            self._size = _norms(y, y)[0]
+        parts, known = list(in_parts(x, y)), list[Distances]()
+        if self._size is None:  # the first output is mostly right, and all of it is looked at
+            known = [distances(*part) for part in parts]
+            self._size = math.hypot(*(float(each.size_N) for each in known))
         if not math.isfinite(self._size):
             return compare(output, self._answer, self._error).meets(self._precision)
         tolerance = _BY_DTYPE[dtype][self._precision]
         absolute, relative, relative_l2 = _bounds(tolerance, self._error)
         absolute *= self._size / max(1, y.shape[1]) ** 0.5
         off = 0.0
-        for x_part, y_part in in_parts(x, y):
-            if not _largest(x_part, y_part, absolute=absolute, relative=relative) <= 1.0:
+        for number, (x_part, y_part) in enumerate(parts):
+            of_part = known[number] if known else distances(x_part, y_part)
+            # what is within the smallest bound of an element needs no look at each one's own
+            if not float(of_part.farthest_N) <= absolute and not (
+                _largest(x_part, y_part, absolute=absolute, relative=relative) <= 1.0
+            ):
                 return False
-            off = math.hypot(off, _norms(x_part, y_part)[1])
+            off = math.hypot(off, float(of_part.off_N))
         return off <= relative_l2 * self._size
 
+    def is_near(self, output: torch.Tensor) -> bool:
+        """Return whether `is_near` says so of an output and the answer."""
+        return is_near(output, self._answer, self._size)
 
-def is_near(output: torch.Tensor, answer: torch.Tensor) -> bool:
+
+def is_near(output: torch.Tensor, answer: torch.Tensor, size: float | None = None) -> bool:
     """Return whether an output is so near to the answer that rounding may explain its error.
 
-    A far output is found out at its first part.
+    A far output is found out at its first part. `size` is the answer's norm, if it is known. Only
+    numbers that are not whole may be near.
     """
+    if not output.is_floating_point():
+        return False
     x, y = output.reshape(1, -1), answer.reshape(1, -1)
-    size, off = _norms(y, y)[0], 0.0
+    size, off = _norms(y, y)[0] if size is None else size, 0.0
     if not math.isfinite(size):  # its elements may be near, where they are finite
         return True
     for parts in in_parts(x, y):

@@ -227,16 +227,37 @@ def may_be_view(output: torch.Tensor, inputs: Tensors) -> bool:
         values = values.byte()  # booleans have no order
     count = min(NUM_PROBES // 2, values.numel())
     probes = torch.cat([values.topk(count).values, values.topk(count, largest=False).values])
+    first, missing = probes[:1].double(), probes.double().unique()
     held = [tensor for tensor in inputs if tensor.numel()]
-    return all(any(_holds(tensor, value) for tensor in held) for value in probes.double())
+    if not any(bool(_held(tensor, first).all()) for tensor in held):
+        return False  # as for most outputs
+    for tensor in held:
+        missing = missing[~_held(tensor, missing)]
+        if not missing.numel():
+            return True
+    return False
 
 
-def _holds(tensor: torch.Tensor, value: torch.Tensor) -> bool:
-    """Return whether a tensor has an element equal to a value, or nearly."""
-    close = CLOSE * value.abs()
-    return any(
-        bool(((part.double() - value).abs() <= close).any()) for (part,) in flat_parts(tensor)
-    )
+def _held(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return which of some values, in ascending order, are elements of a tensor, or nearly.
+
+    The values that an element is close to lie beside each other, from a first to a last one.
+    """
+    import torch
+
+    found, close = torch.zeros_like(values, dtype=torch.bool), CLOSE * values.abs()
+    lows, highs = values - close, values + close
+    for (part,) in flat_parts(tensor):
+        elements = part.double()
+        firsts = torch.searchsorted(highs, elements)
+        ends = torch.searchsorted(lows, elements, right=True)
+        is_close = firsts < ends
+        both = torch.stack([firsts[is_close], ends[is_close]])
+        for first, end in both.unique(dim=1).T.tolist():
+            found[first:end] = True
+        if bool(found.all()):
+            break
+    return found
 
 
 def product_flops(call: Call, inputs: Tensors) -> int:

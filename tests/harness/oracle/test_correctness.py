@@ -480,5 +480,9 @@ def test_an_output_is_near_up_to_eight_per_cent(off: float, is_so: bool) -> None
     assert is_near(((1 + off) * answer).float(), answer) is is_so
 
 
+def test_whole_numbers_are_never_near() -> None:
+    assert not is_near(torch.tensor([1, 2]), torch.tensor([1, 2]))
+
+
 def test_an_output_may_be_near_where_an_answer_is_not_finite() -> None:
     assert is_near(torch.ones(3), torch.tensor([1.0, float("inf"), 1.0]))

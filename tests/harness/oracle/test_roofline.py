@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cudal1.harness.device.ceilings import Ceilings, Peaks, measure
-from cudal1.harness.oracle.roofline import NO_WORK, Work, least_work
+from cudal1.harness.oracle.roofline import NO_WORK, Work, least_work, may_be_view
 from cudal1.protocol import PrecisionClass
 
 N = 256
@@ -69,6 +69,23 @@ def test_memory_that_is_read_and_written_counts_once(call: Call, least: float, m
 def test_an_output_that_could_be_a_view_costs_nothing(call: Call) -> None:
     # memory is read in whole pieces, even for rows without their first element
     assert _work(call).num_bytes <= 0.005 * BYTES
+
+
+@pytest.mark.parametrize(
+    ("output", "is_so"),
+    [
+        (torch.tensor([0.0, 0.0, 0.0, 1.0, 7.0, 8.0]), True),  # of both inputs, some of them equal
+        (torch.tensor([1.0, 1.00001, 1.00002]), True),  # as near to each other as to an element
+        (torch.tensor([1.0, 2.5, 7.0]), False),
+        (torch.tensor([9.0, 1.0]), False),
+        (torch.tensor([True, False]), True),
+    ],
+)
+def test_an_output_may_be_a_view_if_the_inputs_hold_its_elements(
+    output: torch.Tensor, is_so: bool
+) -> None:
+    inputs = [torch.tensor([0.0, 1.0, 2.0]), torch.tensor([7.0, 8.0])]
+    assert may_be_view(output, inputs) is is_so
 
 
 def test_a_part_of_an_input_that_is_not_read_does_not_count() -> None:
