@@ -1,4 +1,4 @@
-"""What decides whether a draw says anything is told alike for every dtype."""
+"""Draws say something or nothing by a rule that holds for every dtype."""
 
 from __future__ import annotations
 
