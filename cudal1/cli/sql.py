@@ -50,6 +50,8 @@ def sql(
 ) -> None:
     """Ask the ledger. Reading never disturbs a running pipeline.
 
+    DuckDB's SQL. Long texts are cut where several rows are shown; --json and --out have them whole.
+
     Example: cudal1 sql "from best order by certified desc limit 5"
 
     Example: cudal1 sql --view leaderboard

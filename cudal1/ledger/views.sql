@@ -45,7 +45,7 @@ create or replace view judged as
         case when veto.kind is null then v.copies_reference end as copies_reference),
         veto.source as vetoed_by
     from verdicts v left join vetoes veto using (candidate_id);
-comment on view judged is 'Verdicts with vetoes applied: what counts';
+comment on view judged is 'Verdicts with vetoes applied: what counts. A candidate has a row for each kind of device and protocol; certified is null where nothing was timed. References and baselines are among them: ranking has answers only';
 
 create or replace view flags as
     select candidate_id, device_kind, protocol_id, kind, source, evidence, source = 'screen' as is_advisory
@@ -66,15 +66,29 @@ create or replace view successes as
     select v.*, p.suite, p.level, p.name, p.split
     from judged v join problems p using (problem_id)
     where v.status = 'correct';
-comment on view successes is 'Verdicts of executable, correct, unflagged candidates, with their problem';
+comment on view successes is 'The rows of judged that are correct, with their problem';
+
+create or replace view ranking as
+    with authors as (
+        select candidate_id, list(distinct author(provider, stage) order by author(provider, stage)) as authors
+        from completions where candidate_id is not null group by candidate_id
+    )
+    select v.certified, p.level, p.name, authors, v.candidate_id, v.problem_id, p.suite, p.split,
+           v.device_kind, v.protocol_id, v.speedup, v.lower, v.upper, v.alpha, v.reference_us, v.candidate_us
+    from judged v join authors using (candidate_id) join problems p on p.problem_id = v.problem_id
+    where v.status = 'correct' and v.certified is not null
+    and not exists (
+        select 1 from members m where m.stage like 'transfer@%' and m.kind = 'verdicts'
+        and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id))
+    order by v.certified desc, p.suite, p.level, p.name, v.candidate_id;
+comment on view ranking is 'Each correct and timed candidate that somebody answered with, and its authors (a policy by the stage that asked it): references, baselines and what transfer measured again are left out. The largest certified speedup first';
 
 create or replace view best as
-    with winners as (
+    with winners as ( -- first, so that few candidates' authors are looked for
         select problem_id, device_kind, protocol_id, max(certified) as certified,
                arg_max(candidate_id, certified) as candidate_id
         from judged v where status = 'correct' and certified is not null
-        and candidate_id not in (
-            select candidate_id from baselines anti join completions using (candidate_id))
+        and candidate_id in (select candidate_id from completions)
         and not exists (
             select 1 from members m where m.stage like 'transfer@%' and m.kind = 'verdicts'
             and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id))
@@ -84,12 +98,27 @@ create or replace view best as
         from completions semi join winners using (candidate_id) group by candidate_id
     )
     select w.problem_id, p.suite, p.level, p.name, p.split, w.device_kind, w.protocol_id, w.certified,
-           w.candidate_id, coalesce(authors, []) as authors, v.speedup, v.lower, v.upper, v.alpha,
-           v.reference_us, v.candidate_us
-    from winners w join problems p using (problem_id) left join authors using (candidate_id)
+           w.candidate_id, a.authors, v.speedup, v.lower, v.upper, v.alpha, v.reference_us, v.candidate_us
+    from winners w join problems p using (problem_id) join authors a using (candidate_id)
     join verdicts v using (candidate_id, device_kind, protocol_id)
     order by w.certified desc, p.suite, p.level, p.name;
-comment on view best is 'The best certified speedup of each problem, with its candidate and authors (a policy by the stage that asked it); what transfer measured again, and baselines that are no answer, are left out. The largest first';
+comment on view best is 'The best certified speedup of each problem, the first of it in ranking, with candidate and authors; a problem that no answer solved is absent. The largest first';
+
+create or replace view judging as
+    select stage, count(*) as num_verdicts, count(*) filter (status = 'correct') as num_correct,
+           count(*) filter (status = 'hacked') as num_hacked, num_correct / num_verdicts as correct_rate,
+           sum(judge_s) as judge_s, count(*) filter (is_own) as num_own,
+           coalesce(sum(judge_s) filter (is_own), 0) as own_judge_s
+    from (
+        select m.stage, v.status, v.judge_s, exists (
+            select 1 from runs r where r.stage = m.stage
+            and v.judged_at between date_trunc('second', r.started_at::timestamp)
+                and coalesce(r.ended_at::timestamp, v.judged_at)
+        ) as is_own
+        from members m join judged v
+        on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
+    ) group by stage order by stage;
+comment on view judging is 'How many verdicts each stage used, how many are correct, and seconds of judging; all kinds of candidates, references and second measurements too. num_own, own_judge_s: what it judged itself, and no earlier stage; 0 where the times of runs are not known';
 
 create or replace view replacements as
     select problem_id, suite, level, name, split, device_kind, protocol_id, certified, candidate_id,
@@ -143,7 +172,7 @@ create or replace view outcomes as
         on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
     ) v on v.judged_in = used.stage and v.candidate_id = c.candidate_id
     where c.finish_reason <> 'exhausted';
-comment on view outcomes is 'What became of each answer in each stage that used it: the status of its verdict, no_source or not_judged; why, and how fast. A policy is named by the stage that asked it (author)';
+comment on view outcomes is 'What became of each answer in each stage that used it. outcome: correct, no_build, crashed, timed_out, incorrect, hacked, invalid, not_judged or no_source; reason: free text, so group failures by outcome. A policy is named by the stage that asked it (author). report and transfer use no answers: see judging';
 
 create or replace view exemplar_uses as
     select completion_id, problem_id, unnest(range(1, len(exemplar_ids) + 1)) as position,
@@ -162,7 +191,7 @@ create or replace view copies as
     select completion_id, list_max(exemplar_scores) as best_shown,
            completion_id in (from copied) as is_copy
     from completions where len(exemplar_scores) > 0;
-comment on view copies is 'Of each answer to a prompt with exemplars: the best score that the prompt showed; is_copy: it is the program of an exemplar in other words';
+comment on view copies is 'Of each answer to a prompt with exemplars, and of no other: the best score that the prompt showed; is_copy: it is the program of an exemplar in other words';
 
 create or replace view progress as
     select o.stage, o.completion_id, o.provider, o.problem_id, o.level, o.name, o.split, o.attempt,
@@ -170,7 +199,7 @@ create or replace view progress as
            case when o.outcome = 'correct' then coalesce(o.certified, 0) else 0 end as reward,
            best_shown, is_copy, not is_copy and reward >= 1.05 * greatest(best_shown, 1) as is_progress
     from outcomes o join copies using (completion_id);
-comment on view progress is 'What became of each answer to a prompt with exemplars: its certified speedup (reward; a failure is 0) beside that of the best exemplar shown; is_progress: it is no copy (copies), and faster by 5 % or more than the best one, and than the reference';
+comment on view progress is 'What became of each answer to a prompt with exemplars: its certified speedup (reward; a failure is 0) beside that of the best exemplar shown; is_progress: it is no copy (copies), and faster by 5 % or more than the best one, and than the reference. Answers without exemplars are absent';
 
 create or replace view success as
     with answers as ( -- an answer may have a verdict of several protocols in one stage

@@ -11,7 +11,7 @@ Intervals are 95 %, of a bootstrap over problems (`cudal1.selection.intervals`).
 # ruff: noqa: RUF001 (× is what readers see)
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, median
 
 from cudal1.report import facts
 from cudal1.report.headline import numbers
@@ -22,6 +22,9 @@ from cudal1.report.tables.contenders import comparison
 from cudal1.selection import budget, intervals
 from cudal1.selection.intervals import Interval
 from cudal1.selection.metrics import MEANINGFUL_SPEEDUP
+
+NAMES = {"base": "the untrained policy", "rl": "contrastive RL"}
+"""Words in place of labels of policies, for readers who have not seen the stages."""
 
 
 def findings(given: ReportInput) -> tuple[str, ...]:
@@ -34,19 +37,24 @@ def _gain(given: ReportInput) -> str:
     count = found["num_problems"]
     if not count or not found["num_successful"]:
         return "No problem has a correct candidate yet."
-    had = f"{times(found['mean_speedup_failed_as_1'])} when they were chosen, partly by luck"
+    had = found["mean_speedup_failed_as_1"]
+    unsolved = "a problem without a correct candidate counts as 1×"
     if not found["num_again"]:
         return (
-            f"The best candidates of {count:,} problems had a mean speedup of {had}; no second "
-            "measurement says how much of it lasts."
+            f"The best candidates of {count:,} problems had a mean speedup of {times(had)} when "
+            f"they were chosen, partly by luck; {unsolved}; no second measurement says how much of "
+            "it lasts."
         )
-    second = facts.measured_again(given).select("problem_id", "again").iter_rows()
-    over = intervals.mean({problem: [1.0 if again is None else again] for problem, again in second})
+    rows = facts.measured_again(given).select("problem_id", "again").iter_rows()
+    second = {problem: 1.0 if again is None else again for problem, again in rows}
+    over = intervals.mean({problem: [again] for problem, again in second.items()})
+    now = found["mean_again_failed_as_1"]
+    luck = ", partly by luck" if had > now else ""
     return (
         f"Measured again, the best candidates of {count:,} problems have a mean speedup of "
-        f"{times(found['mean_again_failed_as_1'])}{_range(over)}, a problem without one as 1×, "
-        f"and more than {MEANINGFUL_SPEEDUP:g}× for {found['num_meaningful_again']:,} of them; it "
-        f"was {had}."
+        f"{times(now)}{_range(over)}, {times(median(second.values()))} in the middle, and "
+        f"{found['num_meaningful_again']:,} of them are faster than {MEANINGFUL_SPEEDUP:g}×; when "
+        f"they were chosen the mean was {times(had)}{luck}; {unsolved}."
     )
 
 
@@ -54,38 +62,51 @@ def _best(given: ReportInput) -> str:
     policies, best = examined(given), best_policy(given)
     if best is None:
         return "No policy was examined on held-out problems yet."
+    first, last = policies[0], policies[-1]
+    asked = f"{_counted(best.num_answers, 'answer')} to {len(best.rewards):,} held-out problems"
+    if not any(policy.success for policy in policies):
+        return f"No policy solved anything with {asked}, so none is the best."
     mark = f"mean reward {best.reward:.2f}{_range(intervals.mean(best.rewards))}"
     share = f"{percent(best.success)} success"
-    first, last = policies[0], policies[-1]
     if len(policies) == 1:
-        return f"The only policy so far, {best.label}, has {mark} and {share} on held-out problems."
-    said = f"The best of {len(policies)} policies on held-out problems is {best.label}: {mark}, "
-    said += share
+        return f"The only policy so far, {_name(best)}, has {mark} and {share} with {asked}."
+    said = f"The best of {len(policies)} policies with {asked} is {_name(best)}: {mark}, {share}"
     if best.label == first.label:
         said += "; no training improved on it"
     else:
-        said += f", where {first.label} has {first.reward:.2f} and {percent(first.success)}"
+        said += f", where {_name(first)} has {first.reward:.2f} and {percent(first.success)}"
+        gain = intervals.difference(best.rewards, first.rewards)
+        if gain is None or not gain.is_above:
+            said += ", which may be luck"
     if best.label != last.label:
-        said += f"; {last.label}, the last, has {last.reward:.2f} and {percent(last.success)}"
-    return f"{said}; since these marks choose it, they flatter it a little."
+        said += f"; {_name(last)}, the last, has {last.reward:.2f} and {percent(last.success)}"
+    return f"{said}; the marks of the best flatter it a little, since they choose it."
 
 
 def _changes(given: ReportInput) -> str:
     policies = examined(given)
     pairs = [(after, before(given, after)) for after in policies]
-    steps = [_compared(after, earlier) for after, earlier in pairs if earlier is not None]
+    compared = [(after, earlier) for after, earlier in pairs if earlier is not None]
     best = best_policy(given)
-    if not steps or best is None:
+    if not compared or best is None:
         return "No stage can be compared with the one before it yet."
     if best not in pairs[-1]:
-        steps.append(_compared(policies[-1], best))
-    return f"By mean reward, on the same held-out problems: {'; '.join(steps)}."
+        compared.append((policies[-1], best))
+    steps = [_compared(after, earlier) for after, earlier in compared]
+    alike = [
+        f"{_name(after)} and {_name(earlier)}"
+        for (after, earlier), step in zip(compared, steps, strict=True)
+        if not step
+    ]
+    if alike:
+        steps.append(f"the same to {', '.join(alike)}")
+    return f"Mean reward on the same held-out problems: {'; '.join(filter(None, steps))}."
 
 
 def _compared(after: Policy, earlier: Policy) -> str:
-    """Return one clause: better, worse, or not told apart."""
+    """Return one clause: better, worse, or no difference shown; empty where all is the same."""
     found = intervals.difference(after.rewards, earlier.rewards)
-    names = after.label, earlier.label
+    names = _name(after), _name(earlier)
     if found is None:
         return f"{names[0]} and {names[1]} share too few problems to compare"
     if found.is_above:
@@ -93,8 +114,15 @@ def _compared(after: Policy, earlier: Policy) -> str:
     if found.is_below:
         worse = f"({-found.high:.2f} to {-found.low:.2f})"
         return f"{names[0]} is worse than {names[1]} by {-found.value:.2f} {worse}"
+    if found.low == found.high:
+        return ""
     between = f"{found.value:+.2f}, {found.low:+.2f} to {found.high:+.2f}"
-    return f"{names[0]} is not told apart from {names[1]} ({between})"
+    return f"no difference is shown between {names[0]} and {names[1]} ({between})"
+
+
+def _name(policy: Policy) -> str:
+    """Return a policy's name for readers who have not seen the stages."""
+    return NAMES.get(policy.label, policy.label)
 
 
 def _methods(given: ReportInput) -> str:
@@ -111,18 +139,22 @@ def _methods(given: ReportInput) -> str:
     first = among.contenders[0].label
     ends = {label: fmean(top for (top,) in found.values()) for label, found in bests.items()}
     top = max(ends, key=lambda label: ends[label])
-    said = (
-        f"With {among.num_answers:,} answers to each of {len(among.problems):,} problems, {top} "
-        f"finds the most ({times(ends[top])}, a failure as 0×)"
+    given_to = (
+        f"With {_counted(among.num_answers, 'answer')} to each of {len(among.problems):,} problems"
     )
+    reached = f"({times(ends[top])} in the mean, a failure as 0×)"
     if top == first:
-        return f"{said}, which shows no exemplars; no other of {len(ends)} methods is ahead."
+        return (
+            f"{given_to}, none of {len(ends) - 1} methods that show earlier answers is ahead of "
+            f"{first}, which shows none {reached}."
+        )
+    said = f"{given_to}, {top} finds the most of {len(ends)} methods {reached}"
     ratio = budget.ratio(bests[top], bests[first])
     if ratio is None:
-        return f"{said}; {first} finds nothing."
-    told = "" if ratio.low > 1 else ", so they are not told apart"
+        return f"{said}; {first}, which shows no earlier answers, finds nothing."
+    told = "" if ratio.low > 1 else ", so no difference is shown"
     return (
-        f"{said}: {ratio.value:.2f} times as much as {first} "
+        f"{said}: {ratio.value:.2f} times as much as {first}, which shows no earlier answers "
         f"({ratio.low:.2f} to {ratio.high:.2f}{told})."
     )
 
@@ -130,7 +162,8 @@ def _methods(given: ReportInput) -> str:
 def _trust(given: ReportInput) -> str:
     found = numbers(given)
     cheats = (
-        f"caught cheating: {found['num_hacked']:,} of {found['num_verdicts']:,} judged candidates"
+        f"{found['num_hacked'] or 'none'} of {_counted(found['num_verdicts'], 'judged candidate')} "
+        "cheated, as far as is known"
     )
     if not found["num_null_tests"]:
         return f"The null test has not been run; {cheats}."
@@ -138,13 +171,17 @@ def _trust(given: ReportInput) -> str:
         return f"The null test failed: no reference was judged correct; {cheats}."
     above, wrong = found["num_null_above_meaningful"], found["num_null_not_correct"]
     said = (
-        f"Null test: of {found['num_null_tests']:,} references that were judged as candidates "
-        f"{above or 'none'} gained more than {MEANINGFUL_SPEEDUP:g}× (the most: "
+        f"Null test: {above or 'none'} of {_counted(found['num_null_tests'], 'reference')}, judged "
+        f"as candidates, gained more than {MEANINGFUL_SPEEDUP:g}× (the most: "
         f"{times(found['max_null_certified'])})"
     )
     if wrong:
         said += f", and {wrong:,} were not correct"
     return f"{said}; {cheats}."
+
+
+def _counted(count: float, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _range(found: Interval | None) -> str:

@@ -14,9 +14,8 @@ from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.numbers import percent, times
 from cudal1.report.policies import Policy, best_policy, examined
-from cudal1.report.tables.tallies import hack_flags
 from cudal1.selection.metrics import MEANINGFUL_SPEEDUP, fast_p, summarize
-from cudal1.verdict import FlagSource, Status
+from cudal1.verdict import Status
 
 
 class Headline(Record):
@@ -101,8 +100,8 @@ def headlines(given: ReportInput) -> list[Headline]:
         Headline(
             label="Verdicts",
             value=f"{found['num_verdicts']:,}",
-            note=f"{found['num_hacked']:,} candidates caught cheating, "
-            f"{_kinds(given)} kinds of deciding flags",
+            note="on candidates, of which "
+            f"{found['num_hacked'] or 'none'} cheated, as far as is known",
         )
     )
     policies, best = examined(given), best_policy(given)
@@ -118,28 +117,36 @@ def _speedup_headlines(found: dict[str, float | int], device: str) -> list[Headl
     if not winners:
         nothing = "no problem has a correct candidate"
         return [Headline(label=label, value="–", note=nothing) for label in (mean, faster)]
-    first = "when chosen, partly by luck"
     had = times(found["mean_speedup_failed_as_1"])
     were = f"{found['num_meaningful']:,} of {count:,}"
     if not again:
         none = f"stage transfer measured none of {winners:,} winners again on {device}"
+        first = _chosen(by_luck=True)
         return [
             Headline(label=mean, value="–", note=f"{none}; {first}: {had}"),
             Headline(label=faster, value="–", note=f"{none}; {first}: {were}"),
         ]
+    lost = found["mean_speedup_failed_as_1"] - found["mean_again_failed_as_1"]
     return [
         Headline(
             label=mean,
             value=times(found["mean_again_failed_as_1"]),
             note=f"{again:,} of {winners:,} winners measured again, the rest of {count:,} "
-            f"problems as 1×; as 0×: {times(found['mean_again_failed_as_0'])}; {first}: {had}",
+            f"problems as 1×; as 0×: {times(found['mean_again_failed_as_0'])}; "
+            f"{_chosen(by_luck=lost > 0)}: {had}",
         ),
         Headline(
             label=faster,
             value=f"{found['num_meaningful_again']:,} of {count:,}",
-            note=f"problems, measured again; {winners:,} have a correct candidate; {first}: {were}",
+            note=f"problems, measured again; {winners:,} have a correct candidate; "
+            f"{_chosen(by_luck=found['num_meaningful'] > found['num_meaningful_again'])}: {were}",
         ),
     ]
+
+
+def _chosen(*, by_luck: bool) -> str:
+    """Return the words before a number of the choice, which luck may have raised."""
+    return f"when chosen{', partly by luck' if by_luck else ''}"
 
 
 def _null_headline(found: dict[str, float | int]) -> Headline:
@@ -171,8 +178,3 @@ def _policy_headline(policies: Sequence[Policy], best: Policy) -> Headline:
     return Headline(
         label="Held-out success", value=value, note=f"of the policy's sampled answers; {origin}"
     )
-
-
-def _kinds(given: ReportInput) -> int:
-    flags = hack_flags(given).filter(pl.col("source") != FlagSource.SCREEN.value)
-    return flags["kind"].n_unique()

@@ -28,6 +28,11 @@ class Policy(Record):
     """1 for each successful answer, 0 for another, by problem."""
 
     @property
+    def num_answers(self) -> int:
+        """Return the number of answers to all problems."""
+        return sum(len(each) for each in self.rewards.values())
+
+    @property
     def success(self) -> float:
         """Return the share of successful answers."""
         return fmean(hit for each in self.successes.values() for hit in each)

@@ -54,6 +54,31 @@ def test_best_names_the_winner_and_its_provider(ledger, chain):
     assert row["authors"] == ["openai"]
 
 
+def test_a_reference_is_the_best_of_no_problem(ledger, facts):
+    reference = facts.candidate("class ModelNew: the reference")
+    ledger.add_verdict(facts.correct(reference, 3.0), [])  # as a null test: no answer
+    assert only(ledger.sql("from best"))["certified"] == 2.0
+    assert reference.id not in ledger.sql("from ranking")["candidate_id"]
+
+
+def test_the_ranking_has_every_success_of_an_answer_with_its_authors(ledger, chain):
+    rows = ledger.sql("from ranking").to_dicts()
+    assert [row["candidate_id"] for row in rows] == [each.id for each in reversed(chain)]
+    assert [row["authors"] for row in rows] == [["openai"], ["replay"], ["replay"]]
+
+
+def test_a_stage_s_own_judging_is_what_was_judged_while_it_ran(ledger, facts):
+    before = only(ledger.sql("from judging"))
+    assert (before["num_correct"], before["num_own"], before["own_judge_s"]) == (3, 0, 0.0)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    candidate = facts.candidate("class ModelNew: just now")
+    verdict = facts.correct(candidate).model_copy(update={"judged_at": now, "judge_s": 2.5})
+    ledger.add_verdict(verdict, [])
+    after = only(ledger.sql("from judging"))
+    assert (after["num_verdicts"], after["num_own"]) == (before["num_verdicts"] + 1, 1)
+    assert after["own_judge_s"] == 2.5
+
+
 SILU = """import torch
 class Model(torch.nn.Module):
     def forward(self, x):

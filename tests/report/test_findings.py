@@ -50,9 +50,9 @@ def test_there_are_five_sentences_whatever_there_is(empty, realistic):
 def test_a_regression_is_a_finding(policies):
     given = policies({"policy": 0.0, "sft": 0.5, "selfsup@r1": 0.75, "rl": 0.5})
     said = findings(given)[2]
-    assert "sft is better than base by 0.50 (0.50 to 0.50)" in said
+    assert "sft is better than the untrained policy by 0.50 (0.50 to 0.50)" in said
     assert "selfsup r1 is better than sft by 0.25" in said
-    assert "rl is worse than selfsup r1 by 0.25 (0.25 to 0.25)" in said
+    assert "contrastive RL is worse than selfsup r1 by 0.25 (0.25 to 0.25)" in said
 
 
 def test_the_best_policy_is_named_though_it_is_not_the_last(policies):
@@ -62,21 +62,75 @@ def test_the_best_policy_is_named_though_it_is_not_the_last(policies):
     assert best.label == "selfsup r1"
     said = findings(given)[1]
     assert "is selfsup r1: mean reward 7.25" in said
-    assert "where base has 6.50" in said
-    assert "; rl, the last, has 7.00" in said
+    assert "where the untrained policy has 6.50" in said
+    assert "; contrastive RL, the last, has 7.00" in said
+    assert "luck" not in said
     (tile,) = [tile for tile in headlines(given) if tile.label == "Held-out success"]
     assert "from base to selfsup r1, the best by mean reward; rl, the last: 100 %" in tile.note
 
 
 def test_the_last_policy_is_compared_with_the_best_too(policies):
     given = policies({"policy": 0.0, "sft": 0.75, "selfsup@r1": 0.5, "rl": 0.25})
-    assert "rl is worse than sft by 0.50" in findings(given)[2]
+    assert "contrastive RL is worse than sft by 0.50" in findings(given)[2]
 
 
 def test_the_later_one_of_equal_policies_is_the_best(policies):
     best = best_policy(policies({"policy": 0.5, "sft": 0.5}))
     assert best is not None
     assert best.stage == "sft"
+
+
+def test_none_is_the_best_where_no_policy_solved_anything(policies, made):
+    rows = {
+        "problems": [made.problem(1, split="heldout"), made.problem(2, split="heldout")],
+        "completions": [
+            made.answer(f"p1{number}", f"{stage}-{number}", stage=stage, provider="policy")
+            for stage in ("policy", "sft", "rl")
+            for number in (1, 2)
+        ],
+        "verdicts": [],
+    }
+    said = findings(made.build(rows))
+    assert said[1] == (
+        "No policy solved anything with 2 answers to 2 held-out problems, so none is the best."
+    )
+    assert said[2].endswith("the same to sft and the untrained policy, contrastive RL and sft.")
+    assert "+0.00" not in said[2]
+
+
+def test_a_best_that_may_be_luck_is_said(made):
+    rows = {"problems": [], "completions": [], "verdicts": []}
+    for number in range(1, 9):
+        rows["problems"].append(made.problem(number, split="heldout"))
+        for stage, reward in (("policy", 2.0), ("sft", 1.0 if number % 2 else 3.2)):
+            candidate = f"{stage}-{number}"
+            rows["completions"].append(
+                made.answer(f"p1{number}", candidate, stage=stage, provider="policy")
+            )
+            rows["verdicts"].append(made.verdict(f"p1{number}", candidate, reward))
+    assert "has 2.00 and 100 %, which may be luck" in findings(made.build(rows))[1]
+
+
+def test_luck_is_named_only_where_a_mean_fell(made):
+    rows = {
+        "problems": [made.problem(1)],
+        "verdicts": [made.verdict("p11", "c", 1.5)],
+        "transferred": [
+            {
+                "problem_id": "p11",
+                "candidate_id": "c",
+                "device_kind": made.device,
+                "status": "correct",
+                "speedup": 2.0,
+                "certified": 2.0,
+                "is_null_test": False,
+            }
+        ],
+    }
+    said = findings(made.build(rows))[0]
+    assert "the mean was 1.50×;" in said
+    (mean, *_) = headlines(made.build(rows))
+    assert mean.note.endswith("when chosen: 1.50×")
 
 
 def test_a_training_without_success_is_said(policies):
@@ -93,7 +147,8 @@ def test_policies_are_not_told_apart_where_the_interval_holds_zero(made):
                 made.answer(f"p1{number}", candidate, stage=stage, provider="policy")
             )
             rows["verdicts"].append(made.verdict(f"p1{number}", candidate, reward))
-    assert "sft is not told apart from base (+0.00, -" in findings(made.build(rows))[2]
+    said = "no difference is shown between sft and the untrained policy (+0.00, -"
+    assert said in findings(made.build(rows))[2]
 
 
 def test_a_stage_is_compared_with_what_it_was_trained_from(policies):
@@ -106,7 +161,7 @@ def test_a_stage_is_compared_with_what_it_was_trained_from(policies):
         "sft",
         "sft",
     ]
-    assert "rl is worse than sft by 0.25" in findings(given)[2]
+    assert "contrastive RL is worse than sft by 0.25" in findings(given)[2]
 
 
 def test_rows_of_the_ablation_are_no_policies_of_the_pipeline(policies):
@@ -134,14 +189,14 @@ def test_the_gain_is_that_of_second_measurements(made):
     ]
     said = findings(made.build(rows))[0]
     assert "a mean speedup of 1.25× (1.00 to 1.50)" in said
-    assert "more than 1.01× for 1 of them" in said
-    assert "2.50× when they were chosen" in said
+    assert "1.25× in the middle, and 1 of them are faster than 1.01×" in said
+    assert "when they were chosen the mean was 2.50×, partly by luck" in said
 
 
 def test_a_null_test_that_gains_is_said(made):
     null = {"status": "correct", "speedup": 1.2, "certified": 1.1}
     given = made.build({"null_test": [{"problem_id": "a", **null}]})
-    assert "of 1 references that were judged as candidates 1 gained" in findings(given)[4]
+    assert "Null test: 1 of 1 reference, judged as candidates, gained" in findings(given)[4]
 
 
 def test_page_summary_and_file_have_the_same_sentences(realistic, tmp_path):
