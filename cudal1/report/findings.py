@@ -24,7 +24,7 @@ from cudal1.selection.intervals import Interval
 from cudal1.selection.metrics import MEANINGFUL_SPEEDUP
 
 NAMES = {"base": "the untrained policy", "rl": "contrastive RL"}
-"""Words in place of labels of policies, for readers who have not seen the stages."""
+"""Words in place of labels of policies, for readers new to the stages."""
 
 
 def findings(given: ReportInput) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def _compared(after: Policy, earlier: Policy) -> str:
 
 
 def _name(policy: Policy) -> str:
-    """Return a policy's name for readers who have not seen the stages."""
+    """Return a policy's name for readers new to the stages."""
     return NAMES.get(policy.label, policy.label)
 
 
