@@ -48,12 +48,13 @@ create or replace view judged as
 comment on view judged is 'Verdicts with vetoes applied: what counts. A candidate has a row for each kind of device and protocol; certified is null where nothing was timed. References and baselines are among them: ranking has answers only';
 
 create or replace view flags as
-    select candidate_id, device_kind, protocol_id, kind, source, evidence, source = 'screen' as is_advisory
-    from hack_flags
+    select f.candidate_id, f.device_kind, f.protocol_id, f.kind, f.source, f.evidence,
+           f.source = 'screen' as is_advisory, v.status
+    from hack_flags f left join judged v using (candidate_id, device_kind, protocol_id)
     union all
-    select v.candidate_id, v.device_kind, v.protocol_id, veto.kind, veto.source, veto.evidence, false
+    select v.candidate_id, v.device_kind, v.protocol_id, veto.kind, veto.source, veto.evidence, false, 'hacked'
     from verdicts v join vetoes veto using (candidate_id) where v.status = 'correct';
-comment on view flags is 'Named cheats, from all sources: hack_flags, and vetoes of the reviewer and of people. is_advisory: a note of the screen on the source, which decides nothing; count cheats without them';
+comment on view flags is 'Signs of cheating. source: screen (read in the source; is_advisory, decides nothing), guard or timing (seen by the harness), reviewer, person. Those with status hacked decided the verdict: count these. What a person has cleared is no veto';
 
 create or replace view cases as
     select case_id, null as candidate_id, kind, readable(source) as source, evidence, origin from hack_cases
@@ -81,7 +82,7 @@ create or replace view ranking as
         select 1 from members m where m.stage like 'transfer@%' and m.kind = 'verdicts'
         and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id))
     order by v.certified desc, p.suite, p.level, p.name, v.candidate_id;
-comment on view ranking is 'Each correct and timed candidate that somebody answered with, and its authors (a policy by the stage that asked it): references, baselines and what transfer measured again are left out. The largest certified speedup first';
+comment on view ranking is 'Each correct and timed candidate that somebody answered with, and its authors, a list of providers and ''policy (STAGE)'': unnest(authors). References, baselines and what transfer measured again are left out. The largest certified speedup first';
 
 create or replace view best as
     with winners as ( -- first, so that few candidates' authors are looked for
@@ -108,9 +109,10 @@ create or replace view judging as
     select stage, count(*) as num_verdicts, count(*) filter (status = 'correct') as num_correct,
            count(*) filter (status = 'hacked') as num_hacked, num_correct / num_verdicts as correct_rate,
            sum(judge_s) as judge_s, count(*) filter (is_own) as num_own,
-           coalesce(sum(judge_s) filter (is_own), 0) as own_judge_s
+           coalesce(sum(judge_s) filter (is_own), 0) as own_judge_s,
+           list(distinct protocol_id order by protocol_id) as protocol_ids
     from (
-        select m.stage, v.status, v.judge_s, exists (
+        select m.stage, v.status, v.judge_s, v.protocol_id, exists (
             select 1 from runs r where r.stage = m.stage
             and v.judged_at between date_trunc('second', r.started_at::timestamp)
                 and coalesce(r.ended_at::timestamp, v.judged_at)
@@ -118,7 +120,7 @@ create or replace view judging as
         from members m join judged v
         on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
     ) group by stage order by stage;
-comment on view judging is 'How many verdicts each stage used, how many are correct, and seconds of judging; all kinds of candidates, references and second measurements too. num_own, own_judge_s: what it judged itself, and no earlier stage; 0 where the times of runs are not known';
+comment on view judging is 'How many verdicts each stage used, how many are correct, and seconds of judging; all kinds of candidates, references and second measurements too. num_own, own_judge_s: what it judged itself, and no earlier stage; 0 where the times of runs are not known. protocol_ids: the protocols of its verdicts';
 
 create or replace view replacements as
     select problem_id, suite, level, name, split, device_kind, protocol_id, certified, candidate_id,
@@ -133,11 +135,8 @@ comment on view replacements is 'Candidates that are correct, certified to be fa
 create or replace view techniques as
     select unnest(c.techniques) as technique, v.problem_id, v.suite, v.level, v.name, v.split,
            v.device_kind, v.protocol_id, v.certified, v.candidate_id
-    from successes v join candidates c using (candidate_id)
-    where v.certified is not null
-      and v.candidate_id not in (
-          select candidate_id from baselines anti join completions using (candidate_id));
-comment on view techniques is 'What each timed success does that its reference does not, a row for each technique: kinds of kernels, fusion, algebra, layout, precision and more; baselines that nobody answered with are left out';
+    from ranking v join candidates c using (candidate_id);
+comment on view techniques is 'What each candidate of ranking does that its reference does not, a row for each technique: kinds of kernels, fusion, algebra, layout, precision and more. One in which none is known has no row';
 
 create or replace view baseline_results as
     select b.baseline, b.problem_id, p.suite, p.level, p.name, p.split, v.device_kind, v.protocol_id,
@@ -172,7 +171,7 @@ create or replace view outcomes as
         on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
     ) v on v.judged_in = used.stage and v.candidate_id = c.candidate_id
     where c.finish_reason <> 'exhausted';
-comment on view outcomes is 'What became of each answer in each stage that used it. outcome: correct, no_build, crashed, timed_out, incorrect, hacked, invalid, not_judged or no_source; reason: free text, so group failures by outcome. A policy is named by the stage that asked it (author). report and transfer use no answers: see judging';
+comment on view outcomes is 'What became of each answer in each stage that used it, by that stage''s own verdict. outcome: correct, no_build, crashed, timed_out, incorrect, hacked, invalid, not_judged or no_source; reason: free text, so group failures by outcome; certified: null where the stage did not time, so take speedups from ranking. author: the provider, or ''policy (STAGE)'' by the stage that asked the policy. report and transfer use no answers: see judging';
 
 create or replace view exemplar_uses as
     select completion_id, problem_id, unnest(range(1, len(exemplar_ids) + 1)) as position,
@@ -215,7 +214,7 @@ create or replace view success as
            count(*) filter (is_correct) as num_correct, num_correct / num_answers as success_rate,
            avg(certified) as mean_certified, coalesce(sum(certified), 0) / num_answers as mean_reward
     from answers group by stage, provider, split order by stage, provider, split;
-comment on view success is 'How often the answers of each provider succeed in each stage, on training and held-out problems; mean_reward counts a failure as 0';
+comment on view success is 'How often the answers of each provider (''policy'' is what is trained) succeed in each stage, by split: ''train'' or ''heldout''; mean_reward counts a failure as 0';
 
 create or replace view leaderboard as
     select provider, stage, count(*) as num_problems, count(*) filter (top > 1.01) as num_faster,
@@ -303,7 +302,7 @@ create or replace view reliability as
     from spreads left join repeats using (device_kind, protocol_id)
     left join nulls using (device_kind, protocol_id)
     order by device_kind, protocol_id;
-comment on view reliability is 'How far to trust times: spread (interquartile range over median of the bursts of one measurement), repeat (how far a reference''s median moves in fresh processes, as a logarithm), A/A (what references gained against themselves)';
+comment on view reliability is 'How far to trust times: spread (interquartile range over median of the bursts of one measurement), repeat (how far a reference''s median moves in fresh processes, as a logarithm), A/A (what references gained against themselves; null_lowest and null_highest are estimates)';
 
 create or replace macro lineage(of_candidate) as table
     with recursive shown as materialized ( -- once for all generations

@@ -92,6 +92,8 @@ class Pools:
         """Ids of problems of which a trial has found that they can be judged."""
         self._crowded: dict[str, int] = {}
         """Numbers of lanes that problems take up for which one lane's memory was too little."""
+        self._is_wide_turn = False
+        """True while questions that take up several lanes come before others."""
         self._turns: TurnsFile | None = None
         self._open = ExitStack()
 
@@ -169,16 +171,23 @@ class Pools:
         """Return the question to ask next, if one may be asked.
 
         A problem that no lane is at comes first. A question that takes up more lanes than others
-        comes after them, so that lanes stand idle for it once.
+        comes after them, so that lanes stand idle for it once. But only so many questions wait at a
+        time. Where as many wide ones wait as there are lanes, hardly others could, so all wide ones
+        come first then.
         """
+        wide = [each for each in self._waiting if each.asked.width > 1]
+        self._is_wide_turn = bool(wide) and (
+            self._is_wide_turn or len(wide) >= max(2, self._num_active)
+        )
+        waiting = wide if self._is_wide_turn else self._waiting
         busy = [lane.pending for lane in self._lanes if lane.pending is not None]
         num_free = self._num_active - sum(each.asked.width for each in busy)
         at = {each.asked.problem.id for each in busy}
         in_trial = {each.asked.problem.id for each in busy if self._is_in_trial(each)}
-        for width in sorted({each.asked.width for each in self._waiting}):
+        for width in sorted({each.asked.width for each in waiting}):
             if width > num_free:
                 break
-            alike = [each for each in self._waiting if each.asked.width == width]
+            alike = [each for each in waiting if each.asked.width == width]
             for avoided, each in product((at, in_trial), alike):
                 if each.asked.problem.id not in avoided:
                     return each

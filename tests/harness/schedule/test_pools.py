@@ -185,6 +185,30 @@ def test_idle_processes_end_where_a_question_takes_up_their_memory(
     assert _held(pools) == {small[0].id, large.id}
 
 
+def test_wide_questions_come_first_once_they_fill_the_queue(
+    pools: Pools, named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Narrow ones would otherwise be asked one by one, each before the next wide one."""
+    *narrow, wide = (named_problem(name) for name in NAMES)
+    pools._crowded = {wide.id: 3}
+    asked: list[int] = []
+    real = pools._ask
+
+    def ask(pending: Pending) -> None:
+        asked.append(pending.asked.width)
+        real(pending)
+
+    monkeypatch.setattr(pools, "_ask", ask)
+
+    def judged(problem: Problem) -> Pending:
+        candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+        return pools.judge(problem, candidate, timing=False)
+
+    pending = [judged(problem) for problem in (narrow[0], wide, wide, wide, narrow[1], narrow[0])]
+    assert all(each.result().verdict.status is Status.CORRECT for each in pending)
+    assert asked == [1, 3, 3, 3, 1, 1]
+
+
 def test_a_problem_s_room_never_shrinks(
     pools: Pools, named_problem: Callable[[str], Problem]
 ) -> None:
