@@ -92,19 +92,20 @@ def _changes(given: ReportInput) -> str:
         return "No stage can be compared with the one before it yet."
     if best not in pairs[-1]:
         compared.append((policies[-1], best))
-    steps = [_compared(after, earlier) for after, earlier in compared]
-    alike = [
-        f"{_name(after)} and {_name(earlier)}"
-        for (after, earlier), step in zip(compared, steps, strict=True)
-        if not step
-    ]
+    clauses: list[str] = []
+    alike: list[str] = []
+    for after, earlier in compared:
+        if after.rewards == earlier.rewards:
+            alike.append(f"between {_name(after)} and {_name(earlier)}")
+        else:
+            clauses.append(_compared(after, earlier))
     if alike:
-        steps.append(f"the same to {', '.join(alike)}")
-    return f"Mean reward on the same held-out problems: {'; '.join(filter(None, steps))}."
+        clauses.append(f"no answer's reward differs {', or '.join(alike)}")
+    return f"Mean reward on the same held-out problems: {'; '.join(clauses)}."
 
 
 def _compared(after: Policy, earlier: Policy) -> str:
-    """Return one clause: better, worse, or no difference shown; empty where all is the same."""
+    """Return one clause: better, worse, or no difference shown."""
     found = intervals.difference(after.rewards, earlier.rewards)
     names = _name(after), _name(earlier)
     if found is None:
@@ -114,8 +115,6 @@ def _compared(after: Policy, earlier: Policy) -> str:
     if found.is_below:
         worse = f"({-found.high:.2f} to {-found.low:.2f})"
         return f"{names[0]} is worse than {names[1]} by {-found.value:.2f} {worse}"
-    if found.low == found.high:
-        return ""
     between = f"{found.value:+.2f}, {found.low:+.2f} to {found.high:+.2f}"
     return f"no difference is shown between {names[0]} and {names[1]} ({between})"
 
@@ -145,8 +144,8 @@ def _methods(given: ReportInput) -> str:
     reached = f"({times(ends[top])} in the mean, a failure as 0×)"
     if top == first:
         return (
-            f"{given_to}, none of {len(ends) - 1} methods that show earlier answers is ahead of "
-            f"{first}, which shows none {reached}."
+            f"{given_to}, no other of {len(ends)} methods is ahead of {first}, which shows no "
+            f"earlier answers {reached}."
         )
     said = f"{given_to}, {top} finds the most of {len(ends)} methods {reached}"
     ratio = budget.ratio(bests[top], bests[first])

@@ -41,6 +41,25 @@ def policies(made):
     return build
 
 
+@pytest.fixture
+def swinging(made):
+    """Return a function that builds two policies: one earns 2 always, the other 1 or more."""
+
+    def build(more):
+        rows = {"problems": [], "completions": [], "verdicts": []}
+        for number in range(1, 9):
+            rows["problems"].append(made.problem(number, split="heldout"))
+            for stage, reward in (("policy", 2.0), ("sft", 1.0 if number % 2 else more)):
+                problem, candidate = f"p1{number}", f"{stage}-{number}"
+                rows["completions"].append(
+                    made.answer(problem, candidate, stage=stage, provider="policy")
+                )
+                rows["verdicts"].append(made.verdict(problem, candidate, reward))
+        return made.build(rows)
+
+    return build
+
+
 def test_there_are_five_sentences_whatever_there_is(empty, realistic):
     for given in (empty, realistic):
         assert len(findings(given)) == 5
@@ -94,21 +113,15 @@ def test_none_is_the_best_where_no_policy_solved_anything(policies, made):
     assert said[1] == (
         "No policy solved anything with 2 answers to 2 held-out problems, so none is the best."
     )
-    assert said[2].endswith("the same to sft and the untrained policy, contrastive RL and sft.")
+    assert said[2].endswith(
+        ": no answer's reward differs between sft and the untrained policy, or between "
+        "contrastive RL and sft."
+    )
     assert "+0.00" not in said[2]
 
 
-def test_a_best_that_may_be_luck_is_said(made):
-    rows = {"problems": [], "completions": [], "verdicts": []}
-    for number in range(1, 9):
-        rows["problems"].append(made.problem(number, split="heldout"))
-        for stage, reward in (("policy", 2.0), ("sft", 1.0 if number % 2 else 3.2)):
-            candidate = f"{stage}-{number}"
-            rows["completions"].append(
-                made.answer(f"p1{number}", candidate, stage=stage, provider="policy")
-            )
-            rows["verdicts"].append(made.verdict(f"p1{number}", candidate, reward))
-    assert "has 2.00 and 100 %, which may be luck" in findings(made.build(rows))[1]
+def test_a_best_that_may_be_luck_is_said(swinging):
+    assert "has 2.00 and 100 %, which may be luck" in findings(swinging(3.2))[1]
 
 
 def test_luck_is_named_only_where_a_mean_fell(made):
@@ -137,18 +150,9 @@ def test_a_training_without_success_is_said(policies):
     assert "no training improved on it" in findings(policies({"policy": 0.5, "sft": 0.25}))[1]
 
 
-def test_policies_are_not_told_apart_where_the_interval_holds_zero(made):
-    rows = {"problems": [], "completions": [], "verdicts": []}
-    for number in range(1, 9):
-        rows["problems"].append(made.problem(number, split="heldout"))
-        for stage, reward in (("policy", 2.0), ("sft", 1.0 if number % 2 else 3.0)):
-            candidate = f"{stage}-{number}"
-            rows["completions"].append(
-                made.answer(f"p1{number}", candidate, stage=stage, provider="policy")
-            )
-            rows["verdicts"].append(made.verdict(f"p1{number}", candidate, reward))
+def test_policies_are_not_told_apart_where_the_interval_holds_zero(swinging):
     said = "no difference is shown between sft and the untrained policy (+0.00, -"
-    assert said in findings(made.build(rows))[2]
+    assert said in findings(swinging(3.0))[2]
 
 
 def test_a_stage_is_compared_with_what_it_was_trained_from(policies):

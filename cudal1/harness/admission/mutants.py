@@ -312,13 +312,13 @@ class _Trial:
     def _try(
         self, suspect: _Suspect, case: Case, admission: Admission, *, is_admitted: bool
     ) -> None:
-        """Have the check look at a mutant's outputs; `is_admitted` says whether it admits ours."""
+        """Have the check look at a mutant; `is_admitted`: it admits the reference's own outputs."""
         changed = suspect.make(self._oracle, case)
         if changed is None:
             return
         suspect.num_tried = self._num_inputs
         is_killed = not admission.admits(changed)
-        # what is not admitted where ours is differs from it: no element need be compared
+        # of equal outputs the check says the same, so no element need be compared
         if not (is_killed and is_admitted) and _are_equal(changed, case.outputs):
             return
         suspect.is_unchanged = False
