@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cudal1.harness.admission.trial import HasRoom
+from cudal1.harness.admission.trial import RequireRoom
 from cudal1.harness.device.device import Device
 from cudal1.harness.device.turns import Turns
 from cudal1.problem import Problem
@@ -46,7 +46,9 @@ class Noting:
             return None
         return Said(kept.read_text() or None, self.note)
 
-    def find_out(self, problem: Problem, device: Device, turns: Turns, has_room: HasRoom) -> Said:
+    def find_out(
+        self, problem: Problem, device: Device, turns: Turns, require_room: RequireRoom
+    ) -> Said:
         """Note the try and return its result."""
         with (self.folder / f"{problem.id}.tries").open("a") as file:
             file.write(f"{device.id}\n")

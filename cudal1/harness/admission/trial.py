@@ -58,7 +58,7 @@ TOO_SLOW = "too slow"
 """Beginning of a reason that is about time."""
 
 
-HasRoom = Callable[[int], None]
+RequireRoom = Callable[[int], None]
 """A function that is told the bytes of a call's inputs, then of both its inputs and outputs. It
 raises CrowdedError where a judge's share of the memory is too small for a problem with such
 calls."""
@@ -76,7 +76,7 @@ def try_out(
     mode: Mode = Mode.CONSTRUCTED,
     turns: Turns | None = None,
     is_examined: bool = False,
-    has_room: HasRoom = any_room,
+    require_room: RequireRoom = any_room,
 ) -> dict[str, Any]:
     """Return the trial's result for a reference that can be judged: fields of `admission.Probe`.
 
@@ -90,10 +90,10 @@ def try_out(
         mode: the mode in which the reference runs.
         turns: the turns in which judges of one device use it.
         is_examined: whether an examination follows, which computes in float64 (`Traits.off_by`).
-        has_room: says whether the memory suffices.
+        require_room: requires memory for calls as large as the reference's.
 
     Raises:
-        CrowdedError: `has_room` raised it.
+        CrowdedError: `require_room` raised it.
         RejectedError: it cannot be judged. Any other error was raised by the file itself.
     """
     import torch
@@ -101,9 +101,9 @@ def try_out(
     used = device if device == "cpu" or torch.cuda.is_available() else "cpu"
     reference = _Reference(problem, used, mode, turns or Turns())
     first = reference.inputs(FIRST_SEED)
-    has_room(_num_bytes(first))
+    require_room(_num_bytes(first))
     outputs = reference.call(first)
-    has_room(_num_bytes([*first, *outputs]))
+    require_room(_num_bytes([*first, *outputs]))
     require_values(outputs)
     reference_us = reference.time_us(first)
     if reference_us > max_reference_ms * 1000:  # another process may have used the device meanwhile

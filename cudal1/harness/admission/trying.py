@@ -19,7 +19,7 @@ from cudal1.harness.admission.admission import Check, Found, Memory, Probe, flaw
 from cudal1.harness.admission.probe import MEMORY_BYTES
 from cudal1.harness.admission.reasons import answered
 from cudal1.harness.admission.required import require_accuracy
-from cudal1.harness.admission.trial import HasRoom, any_room
+from cudal1.harness.admission.trial import RequireRoom, any_room
 from cudal1.harness.device.device import Device
 from cudal1.harness.device.turns import Turns
 from cudal1.problem import DeviceClass, Problem
@@ -45,7 +45,7 @@ class ReferenceTrial:
         return Found(probe) if probe else None
 
     def find_out(
-        self, problem: Problem, device: Device, turns: Turns, has_room: HasRoom = any_room
+        self, problem: Problem, device: Device, turns: Turns, require_room: RequireRoom = any_room
     ) -> Found:
         """Try the reference, then its correctness check with mutants.
 
@@ -53,14 +53,14 @@ class ReferenceTrial:
             problem: the reference's.
             device: it is tried there.
             turns: this judge's turns on the device.
-            has_room: of `trial.try_out`.
+            require_room: of `trial.try_out`.
 
         Raises:
-            CrowdedError: `has_room` raised it.
+            CrowdedError: `require_room` raised it.
             DeviceLostError: the device computes nothing after an error.
         """
         answers: list[dict[str, Any]] = []
-        looks = partial(self._seen, has_room=has_room), self._examined
+        looks = partial(self._seen, require_room=require_room), self._examined
         with _little_memory(device):
             for look in looks:
                 answers.append(answered(partial(look, problem, device, turns)))
@@ -76,7 +76,7 @@ class ReferenceTrial:
             memory.keep(problem, found)
 
     def _seen(
-        self, problem: Problem, device: Device, turns: Turns, *, has_room: HasRoom
+        self, problem: Problem, device: Device, turns: Turns, *, require_room: RequireRoom
     ) -> dict[str, Any]:
         return trial.try_out(
             problem,
@@ -85,7 +85,7 @@ class ReferenceTrial:
             mode=self.protocol.mode,
             turns=turns,
             is_examined=True,
-            has_room=has_room,
+            require_room=require_room,
         )
 
     def _examined(self, problem: Problem, device: Device, turns: Turns) -> dict[str, Any]:

@@ -150,13 +150,13 @@ def test_a_kept_finding_is_known() -> None:
 def test_a_trial_asks_whether_there_is_room_before_it_takes_any() -> None:
     said = list[int]()
 
-    def has_room(num_bytes: int) -> None:
+    def require_room(num_bytes: int) -> None:
         said.append(num_bytes)
         if len(said) == 2:
             raise CrowdedError("no room", 0.5)
 
     with pytest.raises(CrowdedError, match="no room"):
-        TRIAL.find_out(_problem(source()), CPU, Turns(), has_room)
+        TRIAL.find_out(_problem(source()), CPU, Turns(), require_room)
     inputs, both = said
     found = TRIAL.find_out(_problem(source()), CPU, Turns())
     assert (inputs, both) == (found.probe.input_bytes, found.call_bytes)
