@@ -8,14 +8,13 @@ must not reach another problem's verdicts.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Collection
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import groupby, product
 from multiprocessing.connection import wait
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -42,6 +41,7 @@ from cudal1.harness.schedule.importing import import_once
 from cudal1.harness.schedule.lane import Lane
 from cudal1.harness.schedule.pending import Asked, Pending
 from cudal1.harness.schedule.pool import NUM_PREPARED, Pool
+from cudal1.harness.schedule.widths import WideTurns, wider
 from cudal1.harness.schedule.zygotes import Zygotes
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
@@ -92,8 +92,7 @@ class Pools:
         """Ids of problems of which a trial has found that they can be judged."""
         self._crowded: dict[str, int] = {}
         """Numbers of lanes that problems take up for which one lane's memory was too little."""
-        self._is_wide_turn = False
-        """True while questions that take up several lanes come before others."""
+        self._wide_turns = WideTurns(self._num_active)
         self._turns: TurnsFile | None = None
         self._open = ExitStack()
 
@@ -170,25 +169,17 @@ class Pools:
     def _next(self) -> Pending | None:
         """Return the question to ask next, if one may be asked.
 
-        A problem that no lane is at comes first. A question that takes up more lanes than others
-        comes after them, so that lanes stand idle for it once. But only so many questions wait at a
-        time. Where as many wide ones wait as there are lanes, hardly others could, so all wide ones
-        come first then.
+        A problem that no lane is at comes first, among questions of one width.
         """
-        wide = [each for each in self._waiting if each.asked.width > 1]
-        self._is_wide_turn = bool(wide) and (
-            self._is_wide_turn or len(wide) >= max(2, self._num_active)
-        )
-        waiting = wide if self._is_wide_turn else self._waiting
+        waiting = self._wide_turns.among(self._waiting)
         busy = [lane.pending for lane in self._lanes if lane.pending is not None]
         num_free = self._num_active - sum(each.asked.width for each in busy)
         at = {each.asked.problem.id for each in busy}
         in_trial = {each.asked.problem.id for each in busy if self._is_in_trial(each)}
-        for width in sorted({each.asked.width for each in waiting}):
+        for width, alike in groupby(waiting, lambda each: each.asked.width):
             if width > num_free:
                 break
-            alike = [each for each in waiting if each.asked.width == width]
-            for avoided, each in product((at, in_trial), alike):
+            for avoided, each in product((at, in_trial), list(alike)):
                 if each.asked.problem.id not in avoided:
                     return each
         return None
@@ -316,7 +307,7 @@ class Pools:
         """
         problem_id, width = pending.asked.problem.id, pending.asked.width
         is_memory = not isinstance(error, DisturbedError)
-        wanted = self._wider(width, error.share) if is_memory else self._num_active
+        wanted = wider(width, error.share, self._num_active) if is_memory else self._num_active
         wanted = max(wanted, self._crowded.get(problem_id, 1))
         pending.asked = replace(pending.asked, width=wanted)
         self._waiting.appendleft(pending)
@@ -326,17 +317,6 @@ class Pools:
         for each in self._waiting:
             if each.asked.problem.id == problem_id and each.asked.width < wanted:
                 each.asked = replace(each.asked, width=wanted)
-
-    def _wider(self, width: int, share: float) -> int:
-        """Return the number of lanes for which a share of the memory is enough, above `width`.
-
-        More than half of the memory is all of it (`_make`).
-        """
-        half = -(-self._num_active // 2)
-        needed = math.ceil(share * self._num_active) if share <= 1 / 2 else self._num_active
-        if needed > width:
-            return needed
-        return half if width < half else self._num_active
 
     def _settle(self, pending: Pending, error: Exception) -> None:
         """Settle a question with an error, and all that wait for a trial that has failed."""
