@@ -536,7 +536,7 @@ def test_a_waiting_build_may_be_passed_over_and_come_again(
     monkeypatch.setattr(Builder, "_built", built)
     silu = named_problem("silu")
     made = [candidate_of(silu, f"{TOP}# {i}") for i in range(5)]
-    with Builder([find_device(DeviceClass.CPU)], quick, tmp_path, num_workers=3) as opened:
+    with Builder([find_device(DeviceClass.CPU)], quick, tmp_path, num_workers=2) as opened:
         opened.make_room(wanted=True)  # one build at a time
         futures = [opened.begin(silu, each) for each in made]
         while not order:
