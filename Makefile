@@ -31,7 +31,7 @@ run: install  ## the whole pipeline, to the report
 
 # a file's tests stay together, in the order of the folders: the longest ones are not the last
 test: dev  ## all tests, the slow ones too
-	$(BIN)/python -m pytest -m "" -n 2 --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -m "" -n 3 --no-loadscope-reorder $(ARGS)
 
 check: dev  ## format, lint, types, import rules, prose, the record of what decides verdicts
 	$(BIN)/ruff format --check .

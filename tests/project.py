@@ -35,10 +35,10 @@ TINY: dict[str, dict[str, Any]] = {
             "fuser": {"kind": "rewriter", "teacher": "fuser"},
         },
     },
-    "sft": {"steps": 4, "batch_size": 2, "checkpoint_every": 2},
+    "sft": {"steps": 2, "batch_size": 2, "checkpoint_every": 1},
     "selfsup": {
-        "num_problems": 4,
-        "num_samples": 4,
+        "num_problems": 3,
+        "num_samples": 3,
         "steps": 2,
         "batch_size": 2,
         "checkpoint_every": 1,
@@ -46,7 +46,7 @@ TINY: dict[str, dict[str, Any]] = {
     "rl": {
         "num_problems": 4,
         "steps": 3,
-        "prompts_per_step": 2,
+        "prompts_per_step": 1,
         "group_size": 4,
         "checkpoint_every": 1,
         "validation_problems": 1,

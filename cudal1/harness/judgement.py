@@ -28,6 +28,10 @@ class Judgement:
     """True if the claim counts only if another device agrees."""
     found: Found | None = None
     """The result of the problem's trial, if that came before."""
+    trial_s: float = 0.0
+    """Seconds of the problem's trial, if that came before."""
+    invariants: tuple[str, ...] = ()
+    """Properties of the problem's inputs in every draw, if a trial has looked."""
     note: str | None = None
     """A note on what the problem's check would let through, if a trial has looked."""
     compiled: bytes = b""

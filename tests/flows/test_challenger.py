@@ -60,7 +60,7 @@ def test_each_step_is_in_the_ledger_once_under_the_stages_name(trained: Project)
         steps = ledger.query("steps", stage="challenger").to_dicts()
         answers = ledger.sql("select stage, count(*) as n from rewards group by stage").rows()
     assert [row["step"] for row in steps if row["name"] == "reward_raw"] == [1, 2, 3]
-    assert answers == [("challenger", STEPS * 2 * 4)]
+    assert answers == [("challenger", STEPS * 4)]
 
 
 def test_prompts_show_what_the_ledger_held_before(trained: Project) -> None:

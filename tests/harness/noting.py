@@ -16,16 +16,17 @@ LACKS_MEMORY = "raises OutOfMemoryError: CUDA out of memory. Tried to allocate 9
 
 @dataclass(frozen=True)
 class Said:
-    """The result of a trial, like `trials.Found`."""
+    """The result of a trial, like `admission.Found`."""
 
     reason: str | None = None
     note: str | None = None
     call_bytes: int = 0
+    invariants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Noting:
-    """A trial with the methods of `harness.trials.Trial`.
+    """A trial with the methods of `trying.ReferenceTrial`.
 
     Args:
         folder: where it notes tries; any number of processes share it.

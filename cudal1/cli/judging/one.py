@@ -122,6 +122,7 @@ def _judging(
 ) -> Iterator[Callable[[Path, Problem], tuple[Verdict | None, tuple[str, ...]]]]:
     """Yield a function that judges a candidate on a problem of a name; see `_verdict`."""
     from cudal1.candidate import Candidate
+    from cudal1.harness.admission.trying import ReferenceTrial
     from cudal1.harness.builds import toolchain
     from cudal1.harness.device.device import find_devices
     from cudal1.harness.schedule.device_processes import processes_found_here
@@ -129,6 +130,7 @@ def _judging(
 
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
+    limits = settings.protocol, settings.max_reference_ms, settings.trial_limit_s
     with (
         processes_found_here(partial(find_devices, settings.device_class)) as (device_process, *_),
         _builder(source, device_process.device, settings) as builder,
@@ -143,37 +145,37 @@ def _judging(
 
         def judged(name: Path, item: Problem) -> tuple[Verdict | None, tuple[str, ...]]:
             asked = Candidate(problem_id=item.id, source=source)
-            wait.begin(REFERENCE)
-            built = None
-            if builder is not None and builder.takes(asked):
-                built = builder.begin(item, asked)
-            probe = _tried(name, item, settings, device_process.device)
             if candidate is None:
-                return None, probe.invariants
-            if probe.rejection:
-                say(f"note: a correct verdict says little here: {probe.rejection}")
-            if built is not None:  # before the device is held
+                wait.begin(REFERENCE)
+                return None, _tried(name, item, settings, device_process.device).invariants
+            trial, probe = ReferenceTrial(*limits), None
+            if builder is not None and builder.takes(asked):  # before the device is held
+                built = builder.begin(item, asked)
+                wait.begin(REFERENCE)
+                trial, probe = None, _tried(name, item, settings, device_process.device)
                 wait.begin(COMPILING)
                 wait_for([built])
             wait.begin(JUDGING)
             try:
-                return judge.judge(item, asked, timing=asks.timing).verdict, probe.invariants
+                said = judge.judge(item, asked, timing=asks.timing, trial=trial)
             except SuiteError as error:
-                reason = str(error).removeprefix(f"{item.key}: ")
-                raise SuiteError(f"{name}: cannot be judged: {reason}") from error
+                raise _unfit(name, str(error).removeprefix(f"{item.key}: ")) from error
+            wait.move(said.trial_s, JUDGING, REFERENCE)
+            if note := said.note or (probe and probe.rejection):
+                say(f"note: a correct verdict says little here: {note}")
+            return said.verdict, said.invariants if probe is None else probe.invariants
 
         yield judged
 
 
 def _tried(name: Path, item: Problem, settings: Settings, device: Device) -> Probe:
-    """Return what a trial of the reference found.
+    """Return what a trial of the reference found, in a process that needs no device's lock.
 
     Raises:
         SuiteError: the reference cannot be judged.
     """
     from cudal1.harness.admission import known_references
     from cudal1.harness.admission.admission import Check, admit
-    from cudal1.suite.modules import remedy_for
 
     probe = admit(
         item,
@@ -183,8 +185,15 @@ def _tried(name: Path, item: Problem, settings: Settings, device: Device) -> Pro
         known=known_references.of_this_user(),
     )
     if probe.reason is not None:
-        raise SuiteError(f"{name}: cannot be judged: {probe.reason}{remedy_for(probe.reason)}")
+        raise _unfit(name, probe.reason)
     return probe
+
+
+def _unfit(name: Path, reason: str) -> SuiteError:
+    """Return the error to raise where a problem cannot be judged."""
+    from cudal1.suite.modules import remedy_for
+
+    return SuiteError(f"{name}: cannot be judged: {reason}{remedy_for(reason)}")
 
 
 def _builder(

@@ -44,6 +44,14 @@ class Waiting:
         self._parts.setdefault(part, 0.0)
         self._show(part)
 
+    def move(self, seconds: float, part: str, other: str) -> None:
+        """Count seconds of the current part, which turn out to be another's, as that one's."""
+        self._add()
+        seconds = min(seconds, self._parts[part])  # another clock's
+        left = self._parts.pop(part) - seconds
+        self._parts[other] = self._parts.pop(other, 0.0) + seconds
+        self._parts[part] = left  # it stays the last
+
     def spent_s(self) -> dict[str, float]:
         """Return the seconds of each part so far, in the order of their beginning."""
         self._add()

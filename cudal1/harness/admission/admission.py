@@ -249,6 +249,11 @@ class Found:
         """The mutants that the correctness check lets through, if any."""
         return self.probe.rejection
 
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """The properties of the problem's inputs in every draw, if a check has looked."""
+        return self.probe.invariants
+
 
 def found_in(problem: Problem, answers: Sequence[dict[str, Any]]) -> Found:
     """Return a problem's result from its process's answers, which may be anything."""

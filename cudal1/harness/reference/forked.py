@@ -9,8 +9,10 @@ anything that it imports. The fork gets no environment variables but those that 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
+import re
 import signal
 import socket
 import struct
@@ -22,6 +24,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
+
+import psutil
 
 from cudal1 import processes
 from cudal1.errors import CudaL1Error, WorkerError, describe
@@ -42,6 +46,11 @@ STALL_LIMIT_S = 30
 answer that never ends."""
 END_LIMIT_S = 5.0
 """Seconds that a process may take to end after it has closed its end of the pipe."""
+STACK_LIMIT_S = 1.0
+"""Seconds that a process which gives no answer may take to say where it is."""
+FRAME = re.compile(r'File "([^"]{1,200})", line (\d+) in (\w{1,80})')
+NUM_FRAMES = 3
+"""Number of innermost frames that are named then."""
 MAX_FRAMES, MAX_NOTE = 20, 8000
 """Innermost frames, and characters, of the traceback that comes with an error."""
 
@@ -59,6 +68,7 @@ class Forked:
         make: makes the object there. The object's method `close`, if there is one, is called last.
         keeps: descriptors of this process that `make` uses; all others are closed there.
         call_limit_s: seconds that a call into a problem's reference may take there.
+        answer_limit_s: seconds that an answer may take.
 
     Raises:
         Ended: the process ended while the object was made. Whatever `make` raises is raised, too.
@@ -70,18 +80,22 @@ class Forked:
         *,
         keeps: Collection[int] = (),
         call_limit_s: float = CALL_LIMIT_S,
+        answer_limit_s: float = ANSWER_LIMIT_S,
     ) -> None:
         self._call_limit_s = call_limit_s
+        self._answer_limit_s = answer_limit_s
         self._folder = Scratch("cudal1-problem-")
         self._ours, theirs = multiprocessing.Pipe()
         _limit_stalls(self._ours)
+        self._stack = os.memfd_create("stack", os.MFD_CLOEXEC)
+        keeps = (*keeps, self._stack)
         self._process = fork_kept(
-            partial(_serve, make, theirs, keeps, self._folder.path, call_limit_s)
+            partial(_serve, make, theirs, keeps, self._stack, self._folder.path, call_limit_s)
         )
         theirs.close()
         self._status: int | None = None
         try:
-            self._answer(ANSWER_LIMIT_S)
+            self._answer(answer_limit_s)
         except BaseException:  # Ctrl-C, too: the fork ends, and it is raised again
             self.kill()
             raise
@@ -92,7 +106,7 @@ class Forked:
         Raises:
             Ended: the process has ended.
         """
-        return self._asked((name, arguments, named), ANSWER_LIMIT_S)
+        return self._asked((name, arguments, named), self._answer_limit_s)
 
     def begin(self, name: str, *arguments: Any, **named: Any) -> float:
         """Start a call of a method there; `finish` returns or raises what the method does.
@@ -101,7 +115,7 @@ class Forked:
         call may run at a time.
         """
         self._send((name, arguments, named))
-        return time.monotonic() + ANSWER_LIMIT_S
+        return time.monotonic() + self._answer_limit_s
 
     def fileno(self) -> int:
         """Return a descriptor that is readable once a call is answered or the process has ended."""
@@ -129,6 +143,7 @@ class Forked:
         if self._status is None:
             self._ours.close()
             self._status = end_kept(self._process)
+            os.close(self._stack)
         self._folder.close()
 
     def _asked(self, asked: Ask, limit_s: float) -> Any:
@@ -144,8 +159,9 @@ class Forked:
 
     def _answer(self, limit_s: float) -> Any:
         if not self._ours.poll(limit_s):
+            where = self._where()
             self.kill()
-            raise Ended(f"gives no answer within {limit_s or ANSWER_LIMIT_S:g} s")
+            raise Ended(f"gives no answer within {limit_s or self._answer_limit_s:g} s{where}")
         try:
             is_error, content = self._ours.recv()
         except BlockingIOError as error:
@@ -172,6 +188,23 @@ class Forked:
         """Learn how the process ended; kill a process that has only closed its end of the pipe."""
         self._ours.close()
         self._status = end_kept(self._process, patience_s=END_LIMIT_S)
+        os.close(self._stack)
+
+    def _where(self) -> str:
+        """Return the innermost calls of a process that gives no answer, as a part of a sentence.
+
+        They are as the process writes them: a hint for a person, and nothing to decide by.
+        """
+        with contextlib.suppress(psutil.Error):
+            for problem in psutil.Process(self._process).children():
+                problem.send_signal(signal.SIGUSR2)
+        until = time.monotonic() + STACK_LIMIT_S
+        while not os.fstat(self._stack).st_size and time.monotonic() < until:
+            time.sleep(0.01)
+        said = os.pread(self._stack, MAX_NOTE, 0).decode("utf-8", "replace")
+        frames = FRAME.findall(said)[:NUM_FRAMES]
+        calls = [f"{function} ({Path(file).name}:{line})" for file, line, function in frames]
+        return f"; it is in {', called by '.join(calls)}" if calls else ""
 
 
 def _limit_stalls(channel: Connection) -> None:
@@ -191,13 +224,18 @@ def _serve(
     make: Callable[[], Any],
     channel: Connection,
     keeps: Collection[int],
+    stack: int,
     folder: str,
     call_limit_s: float,
 ) -> NoReturn:
-    """Run in the child: make the object, answer calls until the pipe closes, and exit."""
+    """Run in the child: make the object, answer calls until the pipe closes, and exit.
+
+    On SIGUSR2 the process writes its stack, whatever it is doing.
+    """
     status = 1
     try:
         close_all_but(channel.fileno(), *keeps)
+        faulthandler.register(signal.SIGUSR2, file=stack, all_threads=False)
         _settle(folder, call_limit_s)
         made, failed = _tried(make)
         channel.send((failed is not None, failed))

@@ -213,7 +213,9 @@ class Judging:
             return Refusal(problem.id, self._asked.candidate.id, reason)
         self._keep(said.found)
         found = _found.get(problem.id)
-        return replace(said, found=None, note=found and found.note)
+        if found is None:
+            return replace(said, found=None)
+        return replace(said, found=None, note=found.note, invariants=found.invariants)
 
     def _keep(self, found: Found | None) -> None:
         if found is not None and self._asked.trial is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
@@ -20,6 +20,9 @@ from cudal1.harness.schedule.device_processes import DeviceProcess, processes_he
 from cudal1.harness.schedule.fleet import Fleet
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
+
+if TYPE_CHECKING:  # it imports PyTorch, which a coordinator does without
+    from cudal1.harness.admission.trying import ReferenceTrial
 
 
 class OneDevice:
@@ -76,6 +79,7 @@ class OneDevice:
         *,
         timing: bool = True,
         record: float | None = None,
+        trial: ReferenceTrial | None = None,
     ) -> Judgement:
         """Return the judgement of one candidate; without `timing`, on its correctness only.
 
@@ -84,6 +88,7 @@ class OneDevice:
             candidate: what to judge.
             timing: whether to time it.
             record: the best certified speedup of the problem so far, where it is known.
+            trial: finds out first whether the problem can be judged; None: that is known.
 
         Raises:
             SuiteError: the problem cannot be judged, or our machinery failed with it.
@@ -96,7 +101,7 @@ class OneDevice:
             )
             self._fleet = self._open.enter_context(fleet)
         (said,) = self._fleet.judge_all(
-            [(problem, candidate)], timing=timing, record_of=lambda *_: record
+            [(problem, candidate)], timing=timing, record_of=lambda *_: record, trial=trial
         )
         if isinstance(said, Refusal):
             raise SuiteError(said.reason)

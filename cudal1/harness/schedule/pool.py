@@ -160,7 +160,9 @@ class Pool:
             DeviceLostError: the device computes no more, and may have failed the candidate.
         """
         self._require_room(problem, call_bytes)
+        began = time.monotonic()
         found = None if trial is None else self._tried(problem, trial)
+        trial_s = time.monotonic() - began
         with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
             interrupt.check()
             said = prepared.judge(
@@ -172,7 +174,7 @@ class Pool:
         if said.is_to_confirm:
             assert self._zygote is not None
             compiled = self._zygote.builds.of(candidate.id)
-        return replace(said, prepare_s=prepare_s, compiled=compiled, found=found)
+        return replace(said, prepare_s=prepare_s, compiled=compiled, found=found, trial_s=trial_s)
 
     def confirm(
         self, problem: Problem, candidate: Candidate, first: Verdict, *, built: bytes = b""

@@ -49,6 +49,8 @@ from cudal1.protocol import EvalProtocol
 if TYPE_CHECKING:  # it imports PyTorch, which a coordinator does without
     from cudal1.harness.admission.trying import ReferenceTrial
 
+PEAKS_LIMIT_S = 120.0
+"""Seconds that measuring a device's ceilings may take; it takes one."""
 DEADLY = (Ended, DeviceLostError, MemoryError, WorkerError, CrowdedError, UnfitError)
 """Errors that a problem's process does not survive: what it holds may be lost, or is not wanted."""
 
@@ -331,9 +333,17 @@ class Pools:
             each.settle(None, error)
 
     def _measured(self) -> Peaks:
-        """Measure the device's ceilings, in a process that leaves no context behind."""
-        with closing(Forked(self._ceilings)) as forked:
-            return forked.ask("peaks")
+        """Measure the device's ceilings, in a process that leaves no context behind.
+
+        Raises:
+            WorkerError: the process has ended, or does not.
+        """
+        try:
+            with closing(Forked(self._ceilings, answer_limit_s=PEAKS_LIMIT_S)) as forked:
+                return forked.ask("peaks")
+        except Ended as error:
+            said = f"the process that measures what {self.device.kind} can do at most {error}"
+            raise WorkerError(said) from error
 
     def _ceilings(self) -> Ceilings:
         return Ceilings(self.device.torch_name, core=self.device.worker_core, known=self._peaks)

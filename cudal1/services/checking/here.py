@@ -10,8 +10,7 @@ from typing import Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
-from cudal1.harness.admission import known_references
-from cudal1.harness.admission.admission import Check, admit
+from cudal1.harness.admission.trying import ReferenceTrial
 from cudal1.harness.builds import toolchain
 from cudal1.harness.builds.build_cache import default_folder
 from cudal1.harness.builds.builder import Builder, may_compile
@@ -55,7 +54,6 @@ class Here:
         self._protocol_id = ""
         self._one: OneDevice | None = None
         self._process: DeviceProcess | None = None
-        self._admitted: set[tuple[str, str]] = set()
 
     def __enter__(self) -> Self:
         """Find the device.
@@ -93,18 +91,12 @@ class Here:
         """
         if missing := toolchain.missing_for(candidate.source, self._device_class):
             raise SuiteError(f"it {toolchain.remedy(missing)}")
-        if (problem.id, protocol.id) not in self._admitted:
-            probe = admit(
-                problem,
-                max_reference_ms=self._max_reference_ms,
-                time_limit_s=self._time_limit_s,
-                check=Check(protocol, self.device),
-                known=known_references.of_this_user(),
-            )
-            if probe.reason is not None:
-                raise SuiteError(f"its reference {probe.reason}")
-            self._admitted.add((problem.id, protocol.id))
-        return self._under(protocol, candidate).judge(problem, candidate)
+        trial = ReferenceTrial(protocol, self._max_reference_ms, self._time_limit_s)
+        try:
+            return self._under(protocol, candidate).judge(problem, candidate, trial=trial)
+        except SuiteError as error:
+            reason = str(error).removeprefix(f"{problem.key}: ")
+            raise SuiteError(f"its problem cannot be judged: {reason}") from error
 
     def _under(self, protocol: EvalProtocol, candidate: Candidate) -> OneDevice:
         """Return the judge under a protocol; one is open at a time, for it holds the device."""

@@ -135,14 +135,28 @@ def test_killing_ends_the_process_and_removes_its_folder(
 SLOW = "import time; time.sleep(100)"
 
 
-def test_an_answer_that_does_not_come_ends_the_process(
-    forked: Forked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cudal1.harness.reference.forked.ANSWER_LIMIT_S", 0.2)
+def test_an_answer_that_does_not_come_ends_the_process() -> None:
+    forked = Forked(Thing, answer_limit_s=0.2)
     with pytest.raises(Ended, match=r"gives no answer within 0\.2 s"):
         forked.ask("call", SLOW)
     with pytest.raises(Ended):
         forked.ask("add", 1)
+
+
+@pytest.mark.parametrize("busy", [SLOW, "while True: pass", "re.match('(a+)+$', 'a' * 50 + 'b')"])
+def test_an_answer_that_does_not_come_is_reported_with_the_calls_that_it_waits_for(
+    busy: str,
+) -> None:
+    forked = Forked(Thing, answer_limit_s=0.2)
+    with pytest.raises(Ended, match=r"; it is in .*, called by call \(test_forked\.py:\d+\)"):
+        forked.ask("call", f"import re\ndef hang():\n {busy}\nhang()")
+
+
+def test_a_process_that_hides_what_it_is_doing_is_ended_all_the_same() -> None:
+    forked = Forked(Thing, answer_limit_s=0.2)
+    hidden = "import signal; signal.signal(signal.SIGUSR2, signal.SIG_IGN)"
+    with pytest.raises(Ended, match=r"gives no answer within 0\.2 s$"):
+        forked.ask("call", f"{hidden}\n{SLOW}")
 
 
 class Lingering(Thing):
