@@ -58,6 +58,10 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return torch.relu(self.fc(x)) * self.scale
 """
+SOME_SEEDS = ITSELF.replace(
+    "        super().__init__()\n",
+    "        super().__init__()\n        torch.rand(torch.initial_seed() % 2)\n",
+)
 NEITHER = OTHER_ORDER.replace("self.fc", "self.linear")
 ONE_BUFFER = ITSELF.replace(
     "        return",
@@ -161,6 +165,16 @@ def test_a_constructor_that_draws_in_another_order_is_given_weights_by_name(
     assert seen.follows_weights is True
     if contract is Contract.KERNELBENCH:
         assert seen.draws_weights is False
+
+
+@pytest.mark.slow
+def test_a_constructor_that_draws_the_references_weights_under_some_seeds_is_correct(
+    check: Check,
+) -> None:
+    """A constructor in bfloat16 does so; each process may be given the weights by name."""
+    found = [check(SOME_SEEDS, Contract.KERNELBENCH) for _ in range(8)]
+    assert [verdict.status for verdict in found] == [Status.CORRECT] * 8, found
+    assert any(properties(verdict).draws_weights is False for verdict in found)
 
 
 def test_a_candidate_that_draws_other_weights_under_other_names_is_incorrect(check: Check) -> None:

@@ -126,6 +126,19 @@ class Examination:
         self._outputs.has_other_weights = True
         self.give_weights(*workers)
 
+    def may_lack_weights(self, failure: Failure) -> bool:
+        """Return whether a candidate may be wrong because its constructor drew other weights.
+
+        KernelBench would call it wrong. If it has the reference's names, it is given the
+        reference's weights, and all is looked at once more. Under one seed a constructor may draw
+        what the reference's does, and under another seed not: PyTorch draws in bfloat16 the least
+        number where rounding gives the greatest, so that one weight in a thousand has the other
+        sign.
+        """
+        is_told_apart = self.is_drop_in or self.progress.seen.draws_weights is False
+        is_wrong = failure.status is Status.INCORRECT and not failure.flags
+        return is_wrong and not is_told_apart and bool(self._oracle.original_weights)
+
     def give_weights(self, *workers: Worker) -> None:
         """Give the workers the oracle's weights, to be loaded by name before their next burst."""
         for worker in workers if self._oracle.original_weights else ():

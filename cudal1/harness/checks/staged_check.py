@@ -59,44 +59,35 @@ class StagedCheck:
 
         Args:
             worker: the candidate's worker.
-            stages: numbers from 1, in their order; the first stage says whether the candidate's
-                constructor draws the reference's weights.
+            stages: numbers in their order; the first of each worker says whether the candidate's
+                constructor draws the reference's weights under the worker's seed.
 
         Raises:
             Failure: the candidate is wrong, ended or too slow.
         """
         with self._progress.stopwatch.during(Phase.CHECKING):
-            for number in stages:
-                if number == 1:
-                    self._check_first(worker)
+            for index, number in enumerate(stages):
+                if index == 0:
+                    self._check_first(worker, number)
                     continue
                 if self._examination.is_drop_in:
                     self._examination.change_weights(worker)
                 self._check(worker, number)
 
-    def _check_first(self, worker: Worker) -> None:
-        """Run the first stage; a candidate that is wrong may have drawn other weights.
-
-        KernelBench would call it wrong. If it has the reference's names, the reference's weights
-        are loaded, and all is looked at once more.
-        """
-        compared = self._progress.compared.copy()
-        if self._examination.is_drop_in:
-            self._check(worker, 1)
-            return
+    def _check_first(self, worker: Worker, number: int) -> None:
+        """Run a worker's first stage; a candidate that is wrong may have drawn other weights."""
+        examination, compared = self._examination, self._progress.compared.copy()
         try:
-            self._check(worker, 1)
+            self._check(worker, number)
         except Failure as failure:
             is_ready = worker.state == State.READY and worker.is_alive()
-            if failure.status is not Status.INCORRECT or not is_ready:
-                raise
-            if not self._oracle.original_weights or failure.flags:
+            if not is_ready or not examination.may_lack_weights(failure):
                 raise
             failed, self._progress.compared = self._progress.compared, compared
             self._progress.saw(draws_weights=False)
-            self._examination.give_weights(worker)
+            examination.give_weights(worker)
             try:
-                self._check(worker, 1)
+                self._check(worker, number)
             except Failure:
                 self._progress.compared = failed
                 words = worker.display_text()
@@ -104,7 +95,8 @@ class StagedCheck:
                 said += f": {words}" if words else ""
                 raise Failure(failure.status, f"{failure.reason} ({said})") from failure
         else:
-            if self._oracle.is_seeded:
+            is_told = examination.is_drop_in or self._progress.seen.draws_weights is False
+            if self._oracle.is_seeded and not is_told:
                 self._progress.saw(draws_weights=True)
 
     def _check(self, worker: Worker, number: int) -> None:

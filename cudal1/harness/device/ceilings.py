@@ -30,6 +30,7 @@ SPLIT = 3
 enough."""
 BLOCK_S = {"cpu": 1e-4, "cuda": 1e-3}
 """Seconds that a timed block of kernels lasts; in a shorter block the clock itself would count."""
+MAX_IN_BLOCK = 1 << 12
 TRY_S = 0.003
 MIN_TRIES = 8
 
@@ -145,7 +146,10 @@ def _fastest_us(kernel: Callable[[], object], sync: Callable[[], object], kind: 
         return time.perf_counter() - started
 
     block_s(1)
-    count = max(1, round(BLOCK_S[kind] / max(1e-9, block_s(1))))
+    count = 1
+    # by doubling: one time that a clock gives wrong cannot make a block of a hundred thousand
+    while block_s(count) < BLOCK_S[kind] and count < MAX_IN_BLOCK:
+        count *= 2
     times: list[float] = []
     until = time.perf_counter() + TRY_S
     while len(times) < MIN_TRIES or time.perf_counter() < until:

@@ -6,9 +6,12 @@ measurements.
 
 from __future__ import annotations
 
+from functools import partial
+
 from cudal1.candidate import Candidate
 from cudal1.harness.checks.examination import Examination
 from cudal1.harness.device.device import Device
+from cudal1.harness.exchange.failure import Failure
 from cudal1.harness.exchange.problem_workers import ProblemWorkers
 from cudal1.harness.timing import claims
 from cudal1.harness.timing.floor import Floor
@@ -105,6 +108,26 @@ class Confirmation:
         expected: float | None,
     ) -> Measurement:
         examination = first.another()  # its bursts are as long as they were
+        ask = partial(self._measured, candidate, session=session, is_fresh=is_fresh)
+        try:
+            return ask(examination, expected=expected)
+        except Failure as failure:
+            if not examination.may_lack_weights(failure):
+                raise
+        progress = examination.progress
+        progress.saw(draws_weights=False)
+        progress.samples[:] = [each for each in progress.samples if each.session != session]
+        return ask(examination, expected=expected)
+
+    def _measured(
+        self,
+        candidate: Candidate,
+        examination: Examination,
+        *,
+        session: int,
+        is_fresh: bool,
+        expected: float | None,
+    ) -> Measurement:
         with self._workers.candidate(candidate) as worker:
             self._workers.have_reference(fresh=is_fresh, seed=worker.job.seed)
             examination.await_build(worker)

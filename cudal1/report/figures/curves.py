@@ -67,7 +67,10 @@ _RANGES = {
 
 
 def policy_figures(given: ReportInput) -> list[Figure]:
-    """Return success and mean reward of the policy's held-out answers, stage by stage."""
+    """Return success and mean reward of the policy's held-out answers, stage by stage.
+
+    Without any reward there is no figure of them: it would be empty.
+    """
     answers = facts.answers(given).filter(
         pl.col("provider") == facts.POLICY, pl.col("split") == Split.HELDOUT.value
     )
@@ -105,19 +108,23 @@ def policy_figures(given: ReportInput) -> list[Figure]:
     )
     spread = base.mark_rule(color=INK, strokeWidth=2).encode(x=x, y="least:Q", y2="most:Q")
     reward = alt.LayerChart(layer=[bars, spread])
-    return [
+    figures = [
         figure_of(
             "policy-success",
             success,
             caption="Success of sampled answers on held-out problems, with 95 % intervals.",
-        ),
-        figure_of(
-            "policy-reward",
-            reward,
-            caption="Mean reward of the same answers: the certified speedup, 0 for a failure. Each "
-            "problem counts the same; 95 % intervals over problems.",
-        ),
+        )
     ]
+    if any(row["reward"] for row in rows):
+        figures.append(
+            figure_of(
+                "policy-reward",
+                reward,
+                caption="Mean reward of the same answers: the certified speedup, 0 for a failure. "
+                "Each problem counts the same; 95 % intervals over problems.",
+            )
+        )
+    return figures
 
 
 def _interval(values: list[float]) -> tuple[float, float]:

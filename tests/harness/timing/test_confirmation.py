@@ -115,6 +115,28 @@ def test_a_candidate_that_fails_the_second_time_has_failed(
     assert "not here" in (verdict.reason or "")
 
 
+@pytest.mark.usefixtures("every_claim_is_doubtful")
+def test_a_candidate_that_draws_other_weights_the_second_time_is_given_the_references(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = make_judge()
+    same = judge.problem.null_source
+    other = same.replace("super().__init__()", "super().__init__(); torch.rand(1)")
+    assert other != same
+    real, sources = judge._workers.candidate, iter([same, same, other, other])
+
+    def candidate(given: Candidate) -> AbstractContextManager[Worker]:
+        return real(given.model_copy(update={"source": next(sources)}))
+
+    monkeypatch.setattr(judge._workers, "candidate", candidate)
+    judgement = _null(judge)
+    assert judgement.verdict.status is Status.CORRECT, judgement.verdict.reason
+    assert judgement.verdict.properties is not None
+    assert judgement.verdict.properties.draws_weights is False
+    assert {sample.session for sample in judgement.samples} == {0, 1}
+    assert next(sources, None) is None
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("every_claim_is_doubtful")
 def test_a_candidate_that_is_faster_than_physics_is_invalid(

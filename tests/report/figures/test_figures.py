@@ -145,6 +145,21 @@ def test_hostile_names_in_a_figure_stay_text(made):
         assert figure.svg.count("<svg") == figure.svg.count("</svg>") == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "names"),
+    [("correct", ["policy-success", "policy-reward"]), ("incorrect", ["policy-success"])],
+)
+def test_rewards_are_drawn_where_there_are_any(made, status, names):
+    given = made.build(
+        {
+            "problems": [made.problem(split="heldout")],
+            "verdicts": [made.verdict("p11", "a", status=status)],
+            "completions": [made.answer("p11", "a", stage="sft", provider="policy")],
+        }
+    )
+    assert [figure.name for figure in curves.policy_figures(given)] == names
+
+
 def test_a_separate_figure_is_one_svg_that_follows_the_readers_preference(drawn):
     alone = standalone(drawn[0].svg)
     assert alone.startswith("<svg")
