@@ -48,7 +48,7 @@ END_LIMIT_S = 5.0
 """Seconds that a process may take to end after it has closed its end of the pipe."""
 STACK_LIMIT_S = 1.0
 """Seconds that a process which gives no answer may take to say where it is."""
-FRAME = re.compile(r'File "([^"]{1,200})", line (\d+) in (\w{1,80})')
+FRAME = re.compile(r'File "([\w./<>-]{1,200})", line (\d+) in (\w{1,80})')
 NUM_FRAMES = 3
 """Number of innermost frames that are named then."""
 MAX_FRAMES, MAX_NOTE = 20, 8000

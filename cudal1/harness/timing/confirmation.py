@@ -108,16 +108,25 @@ class Confirmation:
         expected: float | None,
     ) -> Measurement:
         examination = first.another()  # its bursts are as long as they were
-        ask = partial(self._measured, candidate, session=session, is_fresh=is_fresh)
+        measured = partial(
+            self._measured,
+            candidate,
+            examination,
+            session=session,
+            is_fresh=is_fresh,
+            expected=expected,
+        )
+        progress = examination.progress
+        compared = progress.compared.copy()
         try:
-            return ask(examination, expected=expected)
+            return measured()
         except Failure as failure:
             if not examination.may_lack_weights(failure):
                 raise
-        progress = examination.progress
         progress.saw(draws_weights=False)
+        progress.compared = compared
         progress.samples[:] = [each for each in progress.samples if each.session != session]
-        return ask(examination, expected=expected)
+        return measured()
 
     def _measured(
         self,

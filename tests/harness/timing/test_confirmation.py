@@ -133,6 +133,8 @@ def test_a_candidate_that_draws_other_weights_the_second_time_is_given_the_refer
     assert judgement.verdict.status is Status.CORRECT, judgement.verdict.reason
     assert judgement.verdict.properties is not None
     assert judgement.verdict.properties.draws_weights is False
+    assert judgement.verdict.correctness is not None
+    assert judgement.verdict.correctness.first_mismatch is None
     assert {sample.session for sample in judgement.samples} == {0, 1}
     assert next(sources, None) is None
 
