@@ -130,7 +130,7 @@ def _judging(
 
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
-    limits = settings.protocol, settings.max_reference_ms, settings.trial_limit_s
+    trial = ReferenceTrial(settings.protocol, settings.max_reference_ms, settings.trial_limit_s)
     with (
         processes_found_here(partial(find_devices, settings.device_class)) as (device_process, *_),
         _builder(source, device_process.device, settings) as builder,
@@ -148,16 +148,17 @@ def _judging(
             if candidate is None:
                 wait.begin(REFERENCE)
                 return None, _tried(name, item, settings, device_process.device).invariants
-            trial, probe = ReferenceTrial(*limits), None
+            probe = None
             if builder is not None and builder.takes(asked):  # before the device is held
                 built = builder.begin(item, asked)
                 wait.begin(REFERENCE)
-                trial, probe = None, _tried(name, item, settings, device_process.device)
+                probe = _tried(name, item, settings, device_process.device)
                 wait.begin(COMPILING)
                 wait_for([built])
             wait.begin(JUDGING)
+            needed = trial if probe is None else None
             try:
-                said = judge.judge(item, asked, timing=asks.timing, trial=trial)
+                said = judge.judge(item, asked, timing=asks.timing, trial=needed)
             except SuiteError as error:
                 raise _unfit(name, str(error).removeprefix(f"{item.key}: ")) from error
             wait.move(said.trial_s, JUDGING, REFERENCE)

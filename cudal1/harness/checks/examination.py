@@ -126,6 +126,11 @@ class Examination:
         self._outputs.has_other_weights = True
         self.give_weights(*workers)
 
+    @property
+    def counts_on_draws(self) -> bool:
+        """True if the candidate's constructor must draw the weights, as it has done so far."""
+        return not self.is_drop_in and self.progress.seen.draws_weights is not False
+
     def may_lack_weights(self, failure: Failure) -> bool:
         """Return whether a candidate may be wrong because its constructor drew other weights.
 
@@ -135,9 +140,8 @@ class Examination:
         number where rounding gives the greatest, so that one weight in a thousand has the other
         sign.
         """
-        is_told_apart = self.is_drop_in or self.progress.seen.draws_weights is False
         is_wrong = failure.status is Status.INCORRECT and not failure.flags
-        return is_wrong and not is_told_apart and bool(self._oracle.original_weights)
+        return is_wrong and self.counts_on_draws and bool(self._oracle.original_weights)
 
     def give_weights(self, *workers: Worker) -> None:
         """Give the workers the oracle's weights, to be loaded by name before their next burst."""

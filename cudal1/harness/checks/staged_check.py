@@ -95,8 +95,7 @@ class StagedCheck:
                 said += f": {words}" if words else ""
                 raise Failure(failure.status, f"{failure.reason} ({said})") from failure
         else:
-            is_told = examination.is_drop_in or self._progress.seen.draws_weights is False
-            if self._oracle.is_seeded and not is_told:
+            if self._oracle.is_seeded and examination.counts_on_draws:
                 self._progress.saw(draws_weights=True)
 
     def _check(self, worker: Worker, number: int) -> None:

@@ -31,6 +31,7 @@ enough."""
 BLOCK_S = {"cpu": 1e-4, "cuda": 1e-3}
 """Seconds that a timed block of kernels lasts; in a shorter block the clock itself would count."""
 MAX_IN_BLOCK = 1 << 12
+"""Maximum number of kernels in a block, whatever the clock says."""
 TRY_S = 0.003
 MIN_TRIES = 8
 

@@ -22,6 +22,19 @@ def test_the_parts_of_a_wait_add_up() -> None:
     assert wait.said() == "judging: 9 s so far"
 
 
+@pytest.mark.parametrize(("seconds", "moved"), [(3.0, 3.0), (9.0, 7.0)])
+def test_seconds_of_the_last_part_may_count_as_anothers(seconds: float, moved: float) -> None:
+    clock = [100.0]
+    wait = Waiting(now=lambda: clock[0])
+    wait.begin("judging")
+    clock[0] += 7.0
+    wait.move(seconds, "judging", "trying the reference")
+    clock[0] += 1.0
+    spent_s = wait.spent_s()
+    assert spent_s == {"starting": 0.0, "trying the reference": moved, "judging": 8.0 - moved}
+    assert list(spent_s)[-1] == "judging"
+
+
 def test_a_log_is_told_of_a_part_that_does_not_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import CrowdedError, DisturbedError, SuiteError, UnfitError
+from cudal1.errors import CrowdedError, DisturbedError, SuiteError, UnfitError, WorkerError
 from cudal1.harness.admission.trying import ReferenceTrial
+from cudal1.harness.device.ceilings import Ceilings
 from cudal1.harness.device.device import Device, find_device
 from cudal1.harness.judgement import Judgement
 from cudal1.harness.schedule.pending import Asked, Pending
@@ -451,3 +453,35 @@ def test_a_problem_has_other_workers_once_a_candidate_wants_compilers(
         assert pending.result().verdict.status is Status.CORRECT
     assert used == [False, True, True]
     assert pools._zygotes.source(compilers=True) is not pools._zygotes.source(compilers=False)
+
+
+def test_a_measurement_of_ceilings_that_hangs_is_tried_once_more_and_blames_no_reference(
+    device: Device,
+    quick: EvalProtocol,
+    named_problem: Callable[[str], Problem],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = named_problem("fake_silu")
+    candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+    known = Ceilings("cpu", core=None)
+    known.again()
+    begun = tmp_path / "begun"
+
+    def ceilings(_: Pools) -> Ceilings:
+        """Hang three times, each time in another process."""
+        with begun.open("a+") as file:
+            file.write("x")
+        if len(begun.read_text()) <= 3:
+            time.sleep(60)
+        return known
+
+    monkeypatch.setattr(Pools, "_ceilings", ceilings)
+    monkeypatch.setattr("cudal1.harness.schedule.pools.PEAKS_LIMIT_S", 1.0)
+    alone = device.model_copy(update={"id": f"{device.id}-alone"})
+    with Pools(alone, quick) as opened:
+        with pytest.raises(WorkerError, match=r"process that measures .* no answer within 1 s;"):
+            opened.judge(problem, candidate, timing=False).result()
+        assert len(begun.read_text()) == 2
+        verdict = opened.judge(problem, candidate, timing=False).result().verdict
+    assert verdict.status is Status.CORRECT, verdict.reason
