@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, pstdev
 from typing import Any, Self
 
@@ -39,7 +40,7 @@ from cudal1.services.attempts import attempt_of, failure_of
 from cudal1.services.judging import VerdictSource, device_facts
 from cudal1.services.stopwatch import Part, Stopwatch
 from cudal1.train.policy import Chat
-from cudal1.verdict import Status, Verdict
+from tasks.learning import step_numbers
 from tasks.learning.history import History
 from tasks.learning.questions import Given, Question, programs_of
 from tasks.learning.training import Steps
@@ -194,28 +195,29 @@ class ContrastiveWorld:
         ids = [each.completion.id for each in self._answers]
         self._ledger.add_rewards(step, list(zip(ids, raw, smoothed, strict=True)))
         reused = self._judge.num_reused - self._before.num_reused
+        section, known = self._section, partial(self._known_programs, step=step)
         self._steps.log(
             step + 1,
             {  # the step after it, as the trainer counts
                 "reward_raw": fmean(raw),
                 "reward_raw_std": pstdev(raw),
                 "success": fmean(success_reward(verdict) for verdict in verdicts),
-                "hacked": fmean(_is_hacked(verdict) for verdict in verdicts),
                 "reused": reused / max(1, len(verdicts) - verdicts.count(None)),
                 "best_speedup": self._best_speedup(step),
                 "exemplars": fmean(len(each.completion.exemplar_ids) for each in self._answers),
                 **shares(outcomes),
-                **self._by_turn(raw),
-                **self._whole(),
-                **self._novelty(step),
+                **step_numbers.hacked(self._answers),
+                **(step_numbers.by_turn(self._answers, raw) if section.turns > 1 else {}),
+                **(step_numbers.whole(self._answers) if section.whole_answers else {}),
+                **step_numbers.novelty(self._answers, known),
             },
         )
         self._watch.lap(Part.OWN)
-        if self._section.turns == 1:
+        if section.turns == 1:
             return list(smoothed)
         follows = [each.question.follows for each in self._answers]
         counted = from_group_mean(smoothed, problem_ids)
-        return list(discounted_returns(counted, follows, discount=self._section.turn_discount))
+        return list(discounted_returns(counted, follows, discount=section.turn_discount))
 
     def end_step(self) -> None:
         """End the current step, if there is one, and log the parts of its time."""
@@ -334,48 +336,16 @@ class ContrastiveWorld:
                 earned[i] = reward
         return earned
 
-    def _whole(self) -> dict[str, float]:
-        """Return the share of answers with analysis, design and code, where these are required."""
-        asked = [each for each in self._answers if each.question.asks_for_sections]
-        if not asked or not self._section.whole_answers:
-            return {}
-        return {"whole": fmean(sections_of(each.completion.text).is_whole for each in asked)}
-
-    def _by_turn(self, raw: Sequence[float]) -> dict[str, float]:
-        """Return the mean raw reward of each turn, where there are several."""
-        turns: dict[int, list[float]] = {}
-        for each, reward in zip(self._answers, raw, strict=True):
-            turns.setdefault(each.question.turn, []).append(reward)
-        if self._section.turns == 1:
-            return {}
-        return {f"reward_turn_{turn}": fmean(earned) for turn, earned in sorted(turns.items())}
-
-    def _novelty(self, step: int) -> dict[str, float]:
-        """Return the share of the step's answers that are new, and a group's different programs.
-
-        An answer is new if neither the history's stages and successes nor this stage had such a
-        program of its problem before this step, nor this step's answers before it.
-        """
-        groups: dict[str, list[str]] = {}
-        for each in self._answers:
-            programs = groups.setdefault(each.completion.problem_id, [])
-            if each.candidate is not None:
-                programs.append(program_id(each.candidate.source))
-        num_new = 0
-        for problem_id, programs in groups.items():
-            known = self._ledger.query(
-                "programs",
-                problem_id=problem_id,
-                stages=list(self._history.stages),
-                running=self._stage.name,
-                first_attempt=step * ATTEMPTS,
-            )["program_id"]
-            before = self._history.programs.get(problem_id, frozenset())
-            num_new += len(set(programs) - set(known) - before)
-        return {
-            "new": num_new / len(self._answers),
-            "distinct": fmean(len(set(programs)) for programs in groups.values()),
-        }
+    def _known_programs(self, problem_id: str, step: int) -> frozenset[str]:
+        """Return the programs of a problem that the history and this stage had before a step."""
+        known = self._ledger.query(
+            "programs",
+            problem_id=problem_id,
+            stages=list(self._history.stages),
+            running=self._stage.name,
+            first_attempt=step * ATTEMPTS,
+        )["program_id"]
+        return self._history.programs.get(problem_id, frozenset()) | frozenset(known)
 
     def _best_speedup(self, step: int) -> float:
         """Return the problems' mean of the best certified speedup so far; no success is 1."""
@@ -414,7 +384,3 @@ class _Counts:
     @classmethod
     def of(cls, judge: VerdictSource) -> Self:
         return cls(judge.num_reused, judge.judge_s, judge.build_s)
-
-
-def _is_hacked(verdict: Verdict | None) -> bool:
-    return verdict is not None and verdict.status is Status.HACKED
