@@ -41,7 +41,11 @@ class Siblings:
 
     @classmethod
     def of(cls, arguments: list[str]) -> Siblings | None:
-        """Return the siblings of a file that a command compiles, or None for any other command."""
+        """Return the siblings of a file that a command compiles, or None for any other command.
+
+        A command in ninja's own process group (one that has the console) has none: it cannot be
+        ended without ninja.
+        """
         output = after("-o", arguments)
         if "-c" not in arguments or not output:
             return None
@@ -50,6 +54,8 @@ class Siblings:
             for _ in range(2):  # a shell is between, or none
                 name, parent, began = _seen(process)
                 if name == NINJA:
+                    if os.getpgid(process) == os.getpgrp():
+                        return None
                     return cls(Path(output).absolute().parent / f".failed-{process}-{began}")
                 process = parent
         return None
@@ -69,25 +75,12 @@ class Siblings:
             time.sleep(self.look_s)
         if self._is_over:
             return
-        for process in descendants(os.getpid()):
-            with contextlib.suppress(OSError):
-                os.kill(process, signal.SIGKILL)
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(GIVEN_UP)
             sys.stderr.flush()
-        os._exit(1)
-
-
-def descendants(process: int) -> list[int]:
-    """Return the numbers of all processes that a process, or any of those, has started."""
-    parents: dict[int, int] = {}
-    for path in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError, IndexError):  # no process, or it has ended
-            parents[int(path.name)] = _seen(int(path.name))[1]
-    found = [process]
-    for each in found:
-        found += [child for child, parent in parents.items() if parent == each]
-    return found[1:]
+        # ninja gives each command a group. The kernel ends a group as a whole, with what is just
+        # being started; ninja would wait for that one's output.
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _seen(process: int) -> tuple[str, int, int]:
