@@ -77,7 +77,10 @@ class Server(ThreadingHTTPServer):
 
 
 class Writer:
-    """A server that answers each key with another version, and counts."""
+    """A server that answers each key with another version, and counts.
+
+    Of five versions in turn one is no code and one is wrong.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -99,10 +102,10 @@ class Writer:
         """Return what is written for a question, the same for the same key."""
         with self._lock:
             self.asked[key] += 1
-        number = int(key[:8], 16)
+            number = list(self.asked).index(key)
         if number % 5 == 0:
             return "I would fuse the loop into one call."
-        return VERSION.format(extra="+ 1.0" if number % 5 == 1 else f"* {1.0!r} + {number} * 0.0")
+        return VERSION.format(extra="+ 1.0" if number % 5 == 1 else f"* 1.0 + {number} * 0.0")
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         writer = self
@@ -211,7 +214,8 @@ def kill_often(folder: Path, *, num_kills: int, seed: int) -> dict[str, Any]:
         "num_questions": len(writer.asked),
         "num_facts": len(now),
         "last_exit_code": done.returncode,
-        "last_said": done.stderr.strip().splitlines()[-1:],
+        "last_said": done.stderr.strip().splitlines(),
+        "verdicts": [value for key, value in now.items() if key.startswith("verdict ")],
     }
 
 
@@ -221,15 +225,19 @@ def _asked_in_vain(before: Counter[str], now: Counter[str], facts: dict[str, str
 
 
 def _facts(folder: Path) -> dict[str, str]:
-    """Return every answer and verdict of the ledger, with its content or time."""
+    """Return every answer and verdict of the ledger, with its content or result."""
     if not (folder / "journal").exists():
         return {}
     with Ledger.read(folder) as ledger:
         answers = ledger.sql("select completion_id, decode(answer) as said from completions")
-        verdicts = ledger.sql("select candidate_id, judged_at from verdicts")
+        verdicts = ledger.sql(
+            "select candidate_id, judged_at, concat_ws(' ', status, reason, speedup) as said"
+            " from verdicts"
+        )
     found = {f"answer {row['completion_id']}": row["said"] for row in answers.to_dicts()}
     return found | {
-        f"verdict {row['candidate_id']}": row["judged_at"] for row in verdicts.to_dicts()
+        f"verdict {row['candidate_id']} {row['judged_at']}": row["said"]
+        for row in verdicts.to_dicts()
     }
 
 

@@ -19,7 +19,7 @@ def test_killed_at_drawn_moments_optimize_loses_no_fact_and_pays_for_none_twice(
 ) -> None:
     found = kill_often(tmp_path, num_kills=4, seed=1)
     assert (found["num_lost"], found["num_paid_twice"]) == (0, 0)
-    assert found["last_exit_code"] == 0, found["last_said"]
+    assert found["last_exit_code"] == 0, (found["last_said"], found["verdicts"])
     assert found["num_facts"] > 0
 
 
