@@ -16,7 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import httpx2
+try:
+    import httpx2
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "cudal1.serving.client needs the extra serve: pip install 'cudal1[serve]'", name=error.name
+    ) from error
 
 from cudal1.errors import CudaL1Error
 from cudal1.problem import Problem

@@ -136,3 +136,10 @@ def test_verifiers_taskset_has_a_task_for_each_problem(example: Import) -> None:
     for text, reward in ((GOOD, 4.0), (WRONG, 0.0), ("", 0.0)):
         found = tasks[0].certified_speedup(SimpleNamespace(last_reply=text))
         assert asyncio.run(found) == reward
+
+
+def test_a_client_without_its_extra_is_told_which_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    monkeypatch.delitem(sys.modules, "cudal1.serving.client", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"needs the extra serve"):
+        importlib.import_module("cudal1.serving.client")
