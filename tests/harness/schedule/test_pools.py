@@ -480,7 +480,7 @@ def test_a_measurement_of_ceilings_that_hangs_is_tried_once_more_and_blames_no_r
     monkeypatch.setattr("cudal1.harness.schedule.pools.PEAKS_LIMIT_S", 1.0)
     alone = device.model_copy(update={"id": f"{device.id}-alone"})
     with Pools(alone, quick) as opened:
-        with pytest.raises(WorkerError, match=r"process that measures .* no answer within 1 s;"):
+        with pytest.raises(WorkerError, match=r"process that measures .* no answer within 1 s"):
             opened.judge(problem, candidate, timing=False).result()
         assert len(begun.read_text()) == 2
         verdict = opened.judge(problem, candidate, timing=False).result().verdict
