@@ -13,9 +13,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
+import psutil
 from prefect import get_run_logger, task
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.client.schemas.objects import State
@@ -144,8 +146,10 @@ def _repro(stage: str, relay: Relay) -> bool:
             try:
                 assert child.stdout is not None
                 fresh = _show(child.stdout, relay)
-            except BaseException:  # Ctrl-C, too: the child ends, and it is raised again
-                child.send_signal(signal.SIGINT)
+            except KeyboardInterrupt:  # Ctrl-C: the whole group has heard it
+                raise
+            except BaseException:  # Prefect raises SIGTERM, which this process alone has got
+                _interrupt(child.pid)
                 raise
         if child.returncode != 0:
             said = (
@@ -158,6 +162,19 @@ def _repro(stage: str, relay: Relay) -> bool:
             )
             raise StageFailed(said)
     return fresh
+
+
+def _interrupt(process: int) -> None:
+    """Interrupt a child and all below it in this group, as Ctrl-C would.
+
+    DVC alone would not do: it ignores the signal while its stage runs.
+    """
+    with suppress(psutil.Error):
+        child = psutil.Process(process)
+        for each in (*child.children(recursive=True), child):
+            with suppress(psutil.Error, OSError):
+                if os.getpgid(each.pid) == os.getpgrp():
+                    each.send_signal(signal.SIGINT)
 
 
 def _environment(reason: Path) -> dict[str, str]:

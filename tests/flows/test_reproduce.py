@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from prefect import flow
+from prefect.exceptions import TerminationSignal
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.testing.utilities import prefect_test_harness
 
@@ -101,6 +107,27 @@ def test_calls_to_the_server_do_not_grow_with_candidates(monkeypatch: pytest.Mon
     few, many = calls_for(10), calls_for(10_000)
     assert few > 0
     assert many <= few + 50  # a busy server is asked again
+
+
+def test_a_terminated_flow_ends_its_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "import os, time; print('at work:', os.getpid(), flush=True); time.sleep(600)"
+    (tmp_path / "dvc.yaml").write_text(f'stages: {{long: {{cmd: "python -c \\"{said}\\""}}}}')
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm"], cwd=tmp_path, check=True)
+    monkeypatch.setattr(module, "CHECKOUT", tmp_path)
+    begun: list[int] = []
+
+    class Terminated:
+        """Is told to end as soon as the stage is at work."""
+
+        def take(self, line: str) -> None:
+            if line.startswith("at work: "):
+                begun.append(int(line.rpartition(" ")[2]))
+                raise TerminationSignal(signal=signal.SIGTERM)
+
+    with pytest.raises(TerminationSignal):
+        module._repro("long", Terminated())  # pyright: ignore[reportArgumentType]
+    (process,) = begun
+    assert not psutil.pid_exists(process)
 
 
 def counting(send, calls: list[str]):
