@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cudal1.errors import TrainingError
 from cudal1.train import smollm2
 from cudal1.train.checkpoints import quiet
-from cudal1.train.sampling.attention import is_plain
+from cudal1.train.sampling.attention import attend_in_groups, is_plain
 from cudal1.train.sampling.draws import DrawingProcessor, GivenDraw
 from cudal1.train.sampling.rollouts import Rollouts
 
@@ -150,7 +150,7 @@ class _Drawing:
     """Temperature, top_p and the longest answer."""
     draw: GivenDraw
     rollouts: Rollouts | None
-    """Answers from a recorded step, on a GPU; None where transformers' `generate` answers."""
+    """Samples from a policy with plain attention; None where transformers' `generate` does."""
 
 
 class Sampler:
@@ -167,6 +167,9 @@ class Sampler:
         num_gpus = torch.cuda.device_count()
         self._device = f"cuda:{num_gpus - 1}" if num_gpus else "cpu"
         self._model.to(self._device).eval()
+        self._is_plain = is_plain(self._model)
+        if self._is_plain and self._device == "cpu":
+            attend_in_groups(self._model)
         self._end_ids = _end_ids(self._model, self._tokenizer)
         pad = self._tokenizer.pad_token_id
         self._pad_id = self._end_ids[0] if pad is None else pad
@@ -236,7 +239,7 @@ class Sampler:
             self._drawing = None  # frees its memory first
             draw = GivenDraw(temperature=temperature, top_p=top_p)
             rollouts = None
-            if self._device != "cpu" and is_plain(self._model):
+            if self._is_plain:
                 rollouts = Rollouts(
                     draw, max_new_tokens=max_new_tokens, end_ids=self._end_ids, pad_id=self._pad_id
                 )

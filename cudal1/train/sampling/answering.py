@@ -20,7 +20,7 @@ from typing import Any
 
 from cudal1.train.environment import Offers
 from cudal1.train.sampling.again import Again
-from cudal1.train.sampling.attention import is_plain
+from cudal1.train.sampling.attention import attend_in_groups, is_plain
 from cudal1.train.sampling.draws import FreshDraw
 from cudal1.train.sampling.rollouts import OnEnd, Rollouts
 from cudal1.train.sampling.served import Served
@@ -183,6 +183,8 @@ def _rollouts(trainer: Any) -> Rollouts | None:
     sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
     if trainer.use_vllm or sharded or not is_plain(trainer.model):
         return None
+    if trainer.model.device.type == "cpu":
+        attend_in_groups(trainer.model)
     return Rollouts(
         FreshDraw(temperature=trainer.temperature, top_p=trainer.top_p),
         max_new_tokens=trainer.max_completion_length,

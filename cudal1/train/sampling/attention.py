@@ -1,4 +1,7 @@
-"""Recognise policies with plain attention, and let a policy attend with or without a mask."""
+"""Recognise policies with plain attention, and let a policy attend with or without a mask.
+
+Shapes: B answers, H heads of queries, K heads of keys, L places in a cache, D numbers of a head.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from typing import Any
 
 CAUSAL = "cudal1_causal"
 """Our name for transformers' `sdpa` where no mask is ever made: each token sees earlier tokens."""
+GROUPED = "cudal1_grouped"
+"""Our name for transformers' `sdpa` that copies no keys for the one new token of an answer."""
 
 
 def is_plain(model: Any) -> bool:
@@ -36,6 +41,49 @@ def drop_mask(model: Any) -> None:
 
     AttentionInterface.register(CAUSAL, sdpa_attention_forward)
     without_adapters(model).set_attn_implementation(CAUSAL)
+
+
+def attend_in_groups(model: Any) -> None:
+    """Let a plain model read each head of keys once for all heads of queries that share it.
+
+    Where a mask is passed, transformers copies keys and values for each of these heads, at every
+    token. With one query a head, the heads of a group are like queries of one head.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(GROUPED, _grouped)
+    AttentionMaskInterface.register(GROUPED, sdpa_mask)
+    without_adapters(model).set_attn_implementation(GROUPED)
+
+
+def _grouped(
+    module: Any,
+    query_BHQD: Any,
+    key_BKLD: Any,
+    value_BKLD: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Any, None]:
+    from torch.nn.functional import scaled_dot_product_attention
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    batch, heads, num_queries, width = query_BHQD.shape
+    groups = key_BKLD.shape[1]
+    is_unusual = others.get("dropout") or others.get("position_bias") is not None
+    if num_queries > 1 or groups == heads or is_unusual:
+        return sdpa_attention_forward(
+            module, query_BHQD, key_BKLD, value_BKLD, attention_mask, scaling=scaling, **others
+        )
+    made = scaled_dot_product_attention(
+        query_BHQD.reshape(batch, groups, heads // groups, width),
+        key_BKLD,
+        value_BKLD,
+        attn_mask=attention_mask,  # of B, 1, 1, L: the same for all heads
+        scale=scaling,
+    )
+    return made.reshape(batch, 1, heads, width), None
 
 
 def avoid_cudnn() -> None:

@@ -38,6 +38,8 @@ def read(
 def fixed(read: Any, *, batch: int, room: int) -> Any:
     """Return an empty cache of B rows and L places, for the same layers as `read`.
 
+    On a CPU its layers show attention the filled places only. A recorded step has to see all.
+
     It has the type that attention computes in. Under autocast that is not the type of `read`:
     autocast rounds keys and values for attention, but `read` holds float32 (norms give keys in it).
     """
@@ -50,7 +52,11 @@ def fixed(read: Any, *, batch: int, room: int) -> Any:
     class Layer(StaticLayer):
         def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> Any:
             kept: Any = self.dtype
-            return super().update(key_states.to(kept), value_states.to(kept), *args, **kwargs)
+            both = super().update(key_states.to(kept), value_states.to(kept), *args, **kwargs)
+            if kind != "cpu":
+                return both
+            end = int(self.cumulative_length)
+            return tuple(states[:, :, :end] for states in both)
 
     layers: list[Any] = [Layer(room) for _ in read.layers]
     for layer, seen in zip(layers, read.layers, strict=True):

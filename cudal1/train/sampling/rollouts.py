@@ -37,7 +37,7 @@ class Rollouts:
     """A sampler for a policy (`attention.is_plain`) that may learn between two calls.
 
     The cache and the recording stay from call to call, even while the policy learns
-    (`memory.rollouts`).
+    (`memory.rollouts`). On a CPU the policy should attend in groups (`attention`).
 
     Args:
         draw: draws tokens (`draws`).
@@ -222,10 +222,13 @@ class _Decoder:
         self._has_ended_B.zero_()
 
     def _step(self) -> None:
-        self._mask_B11L.index_fill_(3, self._cache.layers[0].cumulative_length.view(1), True)
+        place = self._cache.layers[0].cumulative_length
+        self._mask_B11L.index_fill_(3, place.view(1), True)
+        # on a CPU the cache shows no more; on a GPU the host asks the device nothing
+        num_seen = int(place) + 1 if place.device.type == "cpu" else self.room
         logits_B1V = self._model(
             input_ids=self._tokens_B1,
-            attention_mask=self._mask_B11L,
+            attention_mask=self._mask_B11L[..., :num_seen],
             position_ids=self._positions_B1,
             past_key_values=self._cache,
             use_cache=True,

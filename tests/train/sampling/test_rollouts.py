@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.train.sampling.attention import is_plain
+from cudal1.train.sampling.attention import GROUPED, attend_in_groups, is_plain
 from cudal1.train.sampling.draws import DrawingProcessor, FreshDraw, GivenDraw
 from cudal1.train.sampling.rollouts import Rollouts
 
@@ -93,6 +94,20 @@ def test_the_likeliest_tokens_equal_those_of_generate(model: Any) -> None:
     greedy = rollouts(top_p=1e-6).sample(model, PROMPTS)
     assert greedy == generated(model, PROMPTS, do_sample=False)
     assert greedy[0] == greedy[2] != greedy[3]
+
+
+def test_attending_in_groups_gives_the_same_scores(model: Any) -> None:
+    import torch
+
+    grouped = copy.deepcopy(model)
+    attend_in_groups(grouped)
+    assert (grouped.config._attn_implementation, is_plain(model)) == (GROUPED, True)
+    seen = [Watched(model), Watched(grouped)]
+    answers = [rollouts(top_p=1e-6).sample(each, PROMPTS) for each in seen]
+    assert answers[0] == answers[1]
+    assert len(seen[0].scores) > 1
+    for one, other in zip(*(each.scores for each in seen), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_sampling_under_autocast_equals_generate(model: Any) -> None:
