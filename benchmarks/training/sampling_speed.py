@@ -16,7 +16,7 @@ from cudal1.prompts.prompt import DeviceFacts, PromptStyle, generation_prompt
 from cudal1.suite import generator
 from cudal1.train.checkpoints import quiet
 from cudal1.train.policy import EMBEDDED
-from cudal1.train.sampling.attention import drop_mask
+from cudal1.train.sampling.attention import attend_in_groups, drop_mask
 from cudal1.train.sampling.draws import FreshDraw
 from cudal1.train.sampling.recorded import RECORD_AT, Recorded
 from cudal1.train.sampling.rollouts import Rollouts
@@ -37,14 +37,16 @@ def sampling(
 
     quiet()
     tokenizer: Any = AutoTokenizer.from_pretrained(EMBEDDED)
-    model = _policy(kind, "float32").eval()
+    model, sampled = (_policy(kind, "float32").eval() for _ in range(2))
+    if kind == "cpu":  # as the stages do
+        attend_in_groups(sampled)
     prompts = _prompts(tokenizer, PROMPTS[kind], GROUP[kind], device_class, facts)
     ways = {
         "generate": lambda: _generated(model, tokenizer, prompts, do_sample=True),
         "ours": _rollouts(tokenizer, top_p=1.0).sample,
     }
     ours = ways["ours"]
-    ways["ours"] = lambda: ours(model, prompts)
+    ways["ours"] = lambda: ours(sampled, prompts)
     if compiled:
         ways["generate, compiled"] = _compiled(tokenizer, prompts)
     found: dict[str, Any] = {"num_answers": len(prompts), "ms_a_token": {}}
@@ -59,7 +61,7 @@ def sampling(
             note(f"sampling {name}: {error}")
         else:
             note(f"sampling {name}: {median(found['ms_a_token'][name]):.2f} ms a token")
-    found["equal_greedy"] = _equal_greedy(model, tokenizer, prompts)
+    found["equal_greedy"] = _equal_greedy(model, sampled, tokenizer, prompts)
     note(f"likeliest tokens equal to generate's: {found['equal_greedy']:.2%}")
     if kind == "cuda":
         found |= _gradient_error()
@@ -154,10 +156,10 @@ def _ms_a_token(sample: Sample) -> list[float]:
     return found
 
 
-def _equal_greedy(model: Any, tokenizer: Any, prompts: Sequence[list[int]]) -> float:
+def _equal_greedy(model: Any, sampled: Any, tokenizer: Any, prompts: Sequence[list[int]]) -> float:
     """Return the share of tokens, in float32, that both ways find likeliest, of one answer each."""
     distinct = [list(prompt) for prompt in dict.fromkeys(map(tuple, prompts))]
-    ours = _rollouts(tokenizer, top_p=1e-6).sample(model, distinct)
+    ours = _rollouts(tokenizer, top_p=1e-6).sample(sampled, distinct)
     theirs = _generated(model, tokenizer, distinct, do_sample=False)
     pairs = [
         (a, b)
