@@ -16,6 +16,7 @@ import torch
 
 from cudal1.harness.shared.places import EXTENSIONS
 from cudal1.harness.worker.extensions import compile as compiling
+from cudal1.harness.worker.extensions import undeclared
 from cudal1.harness.worker.extensions.compile import Source
 from cudal1.harness.worker.extensions.headers import (
     FACTORIES,
@@ -53,6 +54,9 @@ m.def("add", torch::wrap_pybind_function(add), "add");
 """
 )
 """A source with a module, as `load_inline` writes it."""
+UNBOUND = BOUND.replace("(add)", "(add_by_kernel)")
+"""The same, but for a function that nothing declares, as `load_inline` writes it without
+`cpp_sources`."""
 KERNEL = """
 #include <torch/extension.h>
 __global__ void add(const float* x, float* y, int n) {
@@ -366,6 +370,91 @@ def test_an_error_is_the_compiler_s_own(compile_here: Compile) -> None:
     )
     assert "no_such_thing" in done.stderr
     assert (done.returncode, done.stderr) == (plain.returncode, plain.stderr)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_module_that_binds_what_nothing_declares_is_compiled_with_few_headers_alone(
+    compile_here: Compile, of_command: Callable[..., Source | None]
+) -> None:
+    source = of_command(UNBOUND)
+    assert source is not None
+    done = source.compiled("c++")
+    assert source.fails_anyway(done, "c++")
+    plain = subprocess.run(
+        ["c++", *command("ours.cpp")], capture_output=True, text=True, check=False
+    )
+    assert plain.returncode == done.returncode == 1
+    assert errors_of(plain.stderr) == errors_of(done.stdout.decode())
+    assert errors_of(compile_here(UNBOUND).stderr) == errors_of(plain.stderr)
+
+
+def errors_of(said: str) -> list[str]:
+    """Return a compiler's messages about lines."""
+    return compiling.LOCATED.findall(said)
+
+
+@needs_compiler
+def test_a_source_that_few_headers_fail_otherwise_is_compiled_with_all(
+    of_command: Callable[..., Source | None],
+) -> None:
+    source = of_command(LIGHT + "int ours = no_such_thing;\nno_such_type other;\n")
+    assert source is not None
+    done = source.compiled("c++")
+    assert done.returncode != 0
+    assert not source.fails_anyway(done, "c++")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("header", "text", "is_sure"),
+    [
+        ("int other;", "int ours = name;", True),
+        ("int name;", "int ours = name;", False),
+        ("#define MAKE(x) int x##me;\nMAKE(na)", "int ours = name;", False),
+        ("#define MAKE int name;", "MAKE\nint ours = name;", False),
+        ("#define MAKE(x) x, x", "int ours = MAKE(name);", False),
+        ('#include "missing.h"', "int ours = name;", False),
+    ],
+)
+def test_a_name_is_undeclared_if_no_header_has_it_and_no_macro_writes_it(
+    tmp_path: Path, header: str, text: str, *, is_sure: bool
+) -> None:
+    (tmp_path / "header.h").write_text(header + "\n")
+    path = tmp_path / "ours.cpp"
+    path.write_text(f"#include <header.h>\n{text}\n")
+    arguments = ["-isystem", str(tmp_path), "-MMD", "-MF", "d", "-c", str(path), "-o", "ours.o"]
+    found = undeclared.are_undeclared({"name"}, "c++", arguments, str(path), text)
+    assert found is is_sure
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["header.h", "ours.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "names"),
+    [
+        (["a.cpp:5:54: error: 'f' was not declared in this scope"], {"f"}),
+        (["a.cpp:5:54: error: \u2018f\u2019 was not declared in this scope"], {"f"}),
+        (["a.cpp:5:54: error: use of undeclared identifier 'f'"], {"f"}),
+        (["b.cpp:5:54: error: 'f' was not declared in this scope"], set()),
+        (
+            [
+                "a.cpp:5:54: error: 'f' was not declared in this scope, and no declarations were "
+                "found by argument-dependent lookup at the point of instantiation"
+            ],
+            set(),
+        ),
+        (
+            [
+                "a.cpp:5:54: error: 'f' was not declared in this scope",
+                "a.cpp:6:1: error: 'g' does not name a type",
+            ],
+            set(),
+        ),
+        ([], set()),
+    ],
+)
+def test_names_are_undeclared_only_if_all_errors_say_so(errors: list[str], names: set[str]) -> None:
+    assert undeclared.names(errors, "a.cpp") == names
 
 
 @needs_compiler

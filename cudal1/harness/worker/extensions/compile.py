@@ -4,8 +4,8 @@
 ends for host and device, one after the other, then the host's compiler. Most kernels need tensors
 and a few operators by name, which is a fifth of that (`headers`). The two front ends need not wait
 for each other (`steps`). What does not compile so is compiled as it was asked for, and that
-decides. A source that an earlier process of the candidate compiled in the same way is not compiled
-again.
+decides, unless it must fail in the same lines (`undeclared`). A source that an earlier process of
+the candidate compiled in the same way is not compiled again.
 
 Whatever goes wrong in here is left to the compiler. What the compiler says of a line of the source
 is said again where the same is to be compiled once more. Threat: none but what a candidate's own
@@ -27,10 +27,12 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
-from .headers import fewer_headers, is_usual  # relative: the package has two names (`__main__`)
+from . import undeclared  # relative: the package has two names (`__main__`)
+from .headers import bare, fewer_headers, is_usual
 from .siblings import Siblings
 from .steps import WITHOUT_COLLECTING, Done, Steps, after, said
 
+NVCC = "nvcc"
 SOURCES = (".c", ".cc", ".cpp", ".cu", ".cxx")
 LANDMARKS = ("ATen/ops", "torch/all.h", "Python.h", "cuda_runtime.h")
 """Files and folders, one of which lies in each folder of headers that is not a candidate's own."""
@@ -79,10 +81,10 @@ def _compiled(compiler: str, arguments: list[str]) -> int:
     with contextlib.suppress(Exception):
         source.forget()
         done = source.compiled(compiler)
-        if done.returncode == 0:
+        if done.returncode == 0 or source.fails_anyway(done, compiler):
             sys.stderr.buffer.write(done.stdout)
             source.note(done)
-            return 0
+            return done.returncode
     shutil.rmtree(source.folder, ignore_errors=True)
     done = said([compiler, *arguments])
     sys.stderr.buffer.write(done.stdout)
@@ -214,7 +216,7 @@ class Source:
         place = self.arguments.index(self.torch) - 1
         first = ["-DAT_PER_OPERATOR_HEADERS", "-isystem", str(self.folder)]
         arguments = [*self.arguments[:place], *first, *self.arguments[place:]]
-        if Path(compiler).name != "nvcc":
+        if Path(compiler).name != NVCC:
             return said([compiler, *WITHOUT_COLLECTING, *arguments])
         with tempfile.TemporaryDirectory() as scratch:
             module = sha256(os.fsencode(Path(self.output).absolute()))
@@ -222,3 +224,19 @@ class Source:
             name = f"_{module.hexdigest()[:16]}_"
             steps = Steps.of(compiler, arguments, Path(scratch), module=name)
             return said([compiler, *arguments]) if steps is None else steps.run()
+
+    def fails_anyway(self, done: Done, compiler: str) -> bool:
+        """Return whether what failed with fewer headers fails in the same lines with all of them.
+
+        nvcc is not asked: its front ends preprocess a file twice, and differently.
+        """
+        if Path(compiler).name == NVCC or done.returncode < 0:
+            return False
+        errors = LOCATED.findall(os.fsdecode(done.stdout))
+        names, path = undeclared.names(errors, str(self.path)), str(self.path)
+        is_sure = bool(names) and undeclared.are_undeclared(
+            names, compiler, self.arguments, path, bare(self.text)
+        )
+        if is_sure:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return is_sure
