@@ -219,14 +219,14 @@ def _ask(plan: Plan, which: Which, *, keep_open: int) -> None:
     # first verdicts and the ratio of wall times are measured on the kernels alone
     if "warm" in questions and which is Which.KERNELS:
         time_first(plan.audit(which), entries, deadline=deadline, keep_open=keep_open)
-    if "classes" in questions:
-        for each in NARROWER:
-            verdicts(plan.audit(which, precision=each), _of_unknown_class(plan, which))
     if "check" in questions:
         check(plan.checking(which), entries, deadline=deadline)
     if "judge" in questions:
         again = [finding.entry for finding in findings(plan, which) if wants_eval(finding)]
         verdicts(plan.audit(which, Mode.EVAL), again)
+    if "classes" in questions:
+        for each in NARROWER:
+            verdicts(plan.audit(which, precision=each), _of_unknown_class(plan, which))
     if "peer" in questions and plan.given.kernelbench and which is Which.KERNELS:
         given, device_class = plan.given, plan.device.device_class
         evaluating = Evaluating(plan.state, which, device_class, given.kernelbench, given.limit_s)

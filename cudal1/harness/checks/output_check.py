@@ -32,6 +32,10 @@ MAX_WIDENED = 32
 """Number of a candidate's outputs for which answers are widened. An honest one needs that on one
 input in a thousand."""
 
+INPUTS_FOR_A_HARD_ONE = 8
+"""Number of compared outputs after which one more of the problem's own inputs may say nothing. A
+reference for which most inputs are hard is held to its answers, as far as they can be widened."""
+
 
 class OutputCheck:
     """A comparison of a candidate's outputs with the oracle's answers.
@@ -117,8 +121,10 @@ class OutputCheck:
     ) -> tuple[Key, dict[int, Comparison]]:
         """Return the answers that outputs are held to, and their comparison with these.
 
-        Where outputs do not agree with the first answers, wider ones follow. Threat: a candidate
-        that is nearly right would have every output held to the widest, which take a hundred calls.
+        Where outputs do not agree with the first answers, wider ones follow. Few of the problem's
+        own inputs may be so hard for every program that no output is compared. An example is a sum
+        before a ReLU that leaves one small element of hundreds. Threat: a candidate that is nearly
+        right would have every output held to the widest, which take a hundred calls.
         """
         key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
         compared = self._compared(draw, outputs, key)
@@ -128,13 +134,25 @@ class OutputCheck:
         failing = self._failing(compared)
         if not failing or self._progress.num_widened == MAX_WIDENED:
             return key, compared
-        if not are_near([outputs[place] for place in failing], [key[place] for place in failing]):
-            return key, compared
-        self._progress.num_widened += 1  # the reference may be lucky
-        key = Widening(self._oracle, draw, key).key(
-            lambda wider: not self._failing(self._compared(draw, outputs, wider))
-        )
-        return key, self._compared(draw, outputs, key)
+        widening = Widening(self._oracle, draw, key)
+        if are_near([outputs[place] for place in failing], [key[place] for place in failing]):
+            self._progress.num_widened += 1  # the reference may be lucky
+            key = widening.key(
+                lambda wider: not self._failing(self._compared(draw, outputs, wider))
+            )
+            compared = self._compared(draw, outputs, key)
+            if not self._failing(compared):
+                return key, compared
+        if draw.is_own and self._may_be_hard and widening.is_hard():
+            self._progress.num_hard += 1
+            return key, {}
+        return key, compared
+
+    @property
+    def _may_be_hard(self) -> bool:
+        """True if one more of the problem's own inputs may say nothing."""
+        num_others = self._progress.compared.num_inputs // INPUTS_FOR_A_HARD_ONE
+        return self._progress.num_hard <= num_others
 
     def _compared(self, draw: Draw, outputs: list[torch.Tensor], key: Key) -> dict[int, Comparison]:
         """Return the comparison of each output that says something, by its place."""

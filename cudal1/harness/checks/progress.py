@@ -118,6 +118,8 @@ class Progress:
     """Rough time of one call in µs, harness included."""
     num_widened: int = 0
     """Number of outputs for which answers were widened (`output_check`)."""
+    num_hard: int = 0
+    """Number of the problem's own inputs that said nothing (`output_check`)."""
     layers: tuple[str, ...] = ()
     is_to_confirm: bool = False
     """True if the candidate has made a claim that counts only if another device agrees."""

@@ -5,7 +5,7 @@ This module runs the *reference* alone, never a candidate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
@@ -154,15 +154,37 @@ class Answering:
         coarsely than float32, a reference in float32 shows it as well as one in float64, in a
         fraction of the time.
         """
+        worst = [ReferenceError(0.0, 0.0)] * len(exacts)
+        for errors in self._chances(draw, exacts, seeds):
+            worst = [
+                one.larger(error) if error.is_finite else one
+                for one, error in zip(worst, errors, strict=True)
+            ]
+        return worst
+
+    def is_hard(self, draw: Draw, exacts: Tensors, seeds: Sequence[int]) -> bool:
+        """Return whether a program that rounds by chance is off by more than `TOO_HARD`.
+
+        The error is infinite where the answer is 0 everywhere and the program's is not.
+        """
+        return any(
+            error.relative_l2 > TOO_HARD
+            for errors in self._chances(draw, exacts, seeds)
+            for error in errors
+        )
+
+    def _chances(
+        self, draw: Draw, exacts: Tensors, seeds: Sequence[int]
+    ) -> Iterator[list[ReferenceError]]:
+        """Yield the error in each output of programs that round by chance, as `by_chance` says."""
         import torch
 
         from cudal1.harness.oracle.operators import ADDING, HALF_UNIT, Shaking
 
         assert self._models.exact is not None
-        worst = [ReferenceError(0.0, 0.0)] * len(exacts)
         dtypes = self._dtypes_of(draw)
         if dtypes is None or torch.float64 in dtypes:
-            return worst
+            return
         is_single = self._rounding is not None and dtypes == {torch.float32}
         share = 1.0 if self._rounding is None else ROUNDED_SHARE
         for seed in seeds:
@@ -172,6 +194,7 @@ class Answering:
                 adding=ADDING[self._precision],
                 wide=torch.float32 if is_single else torch.float64,
                 seed=seed,
+                keeps_results=self._rounding is not None and seed % 2 == 1,
             )
             try:
                 outputs = self._shaken(draw, mode) if is_single else self._exact(draw, mode)
@@ -180,11 +203,7 @@ class Answering:
                 continue
             except torch.OutOfMemoryError:
                 break
-            worst = [
-                one.larger(error.times(share)) if error.is_finite else one
-                for one, error in zip(worst, errors, strict=True)
-            ]
-        return worst
+            yield [error.times(share) for error in errors]
 
     def _shaken(self, draw: Draw, mode: AbstractContextManager[object]) -> Tensors:
         """Return the reference's own outputs under a mode; attention is in parts, as float64's."""

@@ -1,6 +1,6 @@
 """Triton kernels of `deviations` for GPUs: float64 arithmetic, each element read once.
 
-The rows of x and y may lie apart; the elements of a row lie together.
+The rows of x and y may lie apart; the elements of a row must lie side by side.
 """
 
 # pyright: reportMissingImports=false, reportIndexIssue=false

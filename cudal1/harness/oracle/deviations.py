@@ -35,13 +35,13 @@ class Distances(NamedTuple):
 def distances(x_NK: torch.Tensor, y_NK: torch.Tensor) -> Distances:
     """Return the distances of rows of x from rows of y.
 
-    Rows may lie apart, and must have at least one element.
+    Rows may lie apart, and so may their elements. A row must have at least one element.
     """
     import torch
 
     kernels = _kernels(x_NK.device.type)
     if kernels is not None:
-        return kernels.distances(x_NK, y_NK)
+        return kernels.distances(packed(x_NK), packed(y_NK))
     work = torch.promote_types(torch.promote_types(x_NK.dtype, y_NK.dtype), torch.float32)
     found: list[tuple[torch.Tensor, ...]] = []
     for x, y in in_parts(x_NK, y_NK):
@@ -63,7 +63,7 @@ def largest(
 
     kernels = _kernels(x_NK.device.type)
     if kernels is not None:
-        return kernels.largest(x_NK, y_NK, absolute_N, relative_N)
+        return kernels.largest(packed(x_NK), packed(y_NK), absolute_N, relative_N)
     work = torch.promote_types(torch.promote_types(x_NK.dtype, y_NK.dtype), torch.float32)
     absolute_N1, relative_N1 = absolute_N.to(work)[:, None], relative_N.to(work)[:, None]
     found: list[torch.Tensor] = []
@@ -72,6 +72,14 @@ def largest(
         bound = y.abs().mul_(relative_N1).add_(absolute_N1).clamp_min_(LEAST_BOUND)
         found.append((x.to(work) - y).abs_().div_(bound).amax(dim=1))  # a NaN makes it NaN
     return torch.stack(found).amax(dim=0).double()
+
+
+def packed(rows_NK: torch.Tensor) -> torch.Tensor:
+    """Return rows with elements that lie side by side, as kernels take them; rows may lie apart.
+
+    A tensor that was expanded has one element in memory for many.
+    """
+    return rows_NK if rows_NK.shape[1] == 1 or rows_NK.stride(1) == 1 else rows_NK.contiguous()
 
 
 @cache

@@ -4,7 +4,8 @@ An output that agrees with the reference's own, within the class's tolerance and
 measured error, is right. An output that does not agree may still be right: the input may be hard
 for the reference, too, and float64 decides. So right outputs mostly need no float64, which at real
 sizes takes more of a GPU than all calls that are judged. An output that does not agree with float64
-either may be right, too: the input may be hard, and the reference lucky (`Oracle.widened`).
+either may be right, too: the input may be hard, and the reference lucky (`Oracle.widened`). Inputs
+that are too hard for every program say nothing, if they are few (`Oracle.is_hard`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ CHANCES = (1, 2, 4, NUM_CHANCES)
 BEYOND_LUCK = 300.0
 """Factor that the largest of several errors by chance hardly exceeds one of them by: once in two
 hundred times, if one element decides. An output that is further off is wrong without the others."""
+FEW_ELEMENTS = 1 << 16
+"""Elements of a call's outputs up to which one of them may decide whether a draw is hard. All
+errors by chance are looked at then. Of more elements, one error says as much as another."""
 MANY_ELEMENTS = 1 << 24
 """Elements of a call's outputs from which a trial takes fewer errors by chance, since twice the
 elements take twice the time. It may then find a mutant killed that a candidate's check, which takes
@@ -145,6 +149,12 @@ class Widening:
             if count == 1 and not lets_pass([(y, error.times(BEYOND_LUCK)) for y, error in key]):
                 break
         return key
+
+    def is_hard(self) -> bool:
+        """Return whether honest programs are so far off on the draw that it says nothing."""
+        num_elements = sum(y.numel() for y, _ in self._exact_key)
+        most = NUM_CHANCES if num_elements <= FEW_ELEMENTS else 1
+        return self._oracle.is_hard(self._draw, self._exact_key, range(most))
 
     def _by_chance(self, count: int) -> list[ReferenceError]:
         """Return the largest of so many errors by chance."""

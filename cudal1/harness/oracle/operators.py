@@ -142,6 +142,9 @@ class Shaking(_Interfering):
         rounded: rounds to the narrower type; None: to float32.
         half_unit: largest relative error of such a rounding.
         adding: such errors for each operand of an operator that adds up.
+        keeps_results: whether results stay wide, as sums do that a program goes on with in float32.
+            Where results are rounded, they may hide what operands' rounding did: a small difference
+            is mostly lost.
         wide: the model's own type; numbers of others are left alone.
         seed: of the chance; PyTorch's own generators stay as they are.
     """
@@ -154,12 +157,14 @@ class Shaking(_Interfering):
         adding: float,
         wide: torch.dtype,
         seed: int,
+        keeps_results: bool = False,
     ) -> None:
         super().__init__()
         self._rounded = rounded or to_float32
         self._wide = wide
         self._half_unit = half_unit
         self._operand_error = adding * half_unit
+        self._keeps_results = keeps_results
         self._seed = seed
         self._generators: dict[torch.device, torch.Generator] = {}
 
@@ -185,7 +190,9 @@ class Shaking(_Interfering):
         result = torch.empty_like(exact, memory_format=torch.contiguous_format)
         for ours, right, off in flat_parts(result, exact, shaken):
             nearest = self._rounded(right)
-            by_chance = self._rounded(off * self._noise(off, self._half_unit))
+            by_chance = off
+            if not self._keeps_results:
+                by_chance = self._rounded(off * self._noise(off, self._half_unit))
             is_rounded = (nearest != right) & nearest.isfinite() & by_chance.isfinite()
             ours.copy_(torch.where(is_rounded, by_chance, right))
         return _laid_out_as(exact, result)

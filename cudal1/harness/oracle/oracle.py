@@ -269,13 +269,24 @@ class Oracle:
 
         They are 0 where the answers are not in float64.
         """
+        if not self._is_exact(key):
+            return [ReferenceError(0.0, 0.0)] * len(key)
+        return self._answering.by_chance(draw, [answer for answer, _ in key], seeds)
+
+    def is_hard(self, draw: Draw, key: Key, seeds: Sequence[int]) -> bool:
+        """Return whether honest programs may be so far off on a draw that it says nothing.
+
+        It says something where the answers are not in float64. Each seed takes a call.
+        """
+        answers = [answer for answer, _ in key]
+        return self._is_exact(key) and self._answering.is_hard(draw, answers, seeds)
+
+    def _is_exact(self, key: Key) -> bool:
+        """Return whether the answers are in float64."""
         import torch
 
-        answers = [answer for answer, _ in key]
-        is_exact = all(y.dtype is torch.float64 for y in answers if y.is_floating_point())
-        if self._models.exact is None or not is_exact:
-            return [ReferenceError(0.0, 0.0)] * len(key)
-        return self._answering.by_chance(draw, answers, seeds)
+        answers = [answer for answer, _ in key if answer.is_floating_point()]
+        return self._models.exact is not None and all(y.dtype is torch.float64 for y in answers)
 
     def widened(self, key: Key, by_chance: Sequence[ReferenceError]) -> Key:
         """Return an exact key, for an output that it does not let pass, with errors by chance.

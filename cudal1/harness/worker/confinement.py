@@ -33,7 +33,8 @@ CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILE_BYTES = 256 << 20
 MAX_FOLDER_BYTES = 512 << 20
 SHARED = b"size=64m,mode=1777"
-"""Mount options of a worker's /dev/shm."""
+"""Mount options of a worker's /dev/shm, and of its /tmp."""
+TMP = Path("/tmp")
 MAX_OPEN_FILES = 256
 MAX_PROCESSES = 512
 PID_MAX = 4096
@@ -106,6 +107,19 @@ def confine_files(folder: str, layers: set[str]) -> tuple[str, set[str]]:
     return folder, gained
 
 
+def own_tmp(home: str) -> list[Path]:
+    """Give the worker an empty /tmp of its own; return it, or nothing where there is none.
+
+    Sources name it where they write what they compile. It stays as it is where a file below it is
+    needed, as in a checkout there.
+    """
+    is_private = home == places.HOME
+    if not is_private or any(path.resolve().is_relative_to(TMP) for path in places.readable()):
+        return []
+    made = libc.mount(b"tmpfs", str(TMP).encode(), b"tmpfs", MS_NOSUID | MS_NODEV, SHARED)
+    return [TMP] if made == 0 else []
+
+
 def _own_devices(wanted: list[str]) -> bool:
     """Replace /dev by one that holds harmless nodes alone; a failure leaves /dev unchanged."""
     kept: dict[str, int] = {}
@@ -168,8 +182,14 @@ def limit(*, memory_bytes: int, cpu_s: int | None, device: str) -> set[str]:
     return {"rlimits"}
 
 
-def renounce(folder: str, layers: set[str], nodes: list[str]) -> set[str]:
-    """Give up all privileges, most files and system calls for good; return the layers that hold."""
+def renounce(writable: list[Path], layers: set[str], nodes: list[str]) -> set[str]:
+    """Give up all privileges, most files and system calls for good; return the layers that hold.
+
+    Args:
+        writable: the folders that can be written to, besides /dev/shm.
+        layers: the layers that hold already.
+        nodes: the nodes in /dev that may be used.
+    """
     gained: set[str] = set()
     if drop_capabilities():
         gained.add("no_capabilities")
@@ -179,7 +199,7 @@ def renounce(folder: str, layers: set[str], nodes: list[str]) -> set[str]:
     if landlock.restrict(
         readable=places.readable(),
         listable=[places.DEV],
-        writable=[Path(folder), places.DEV / "shm"],
+        writable=[*writable, places.DEV / "shm"],
         devices=[places.DEV / name for name in nodes],
     ):
         gained.add("landlock")

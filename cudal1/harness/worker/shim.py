@@ -19,6 +19,7 @@ import select
 import socket
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -85,12 +86,13 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
         os.sched_setaffinity(0, {job.core})
     home, gained = confinement.confine_files(job.folder, layers)
     layers |= gained
+    writable = [Path(home), *confinement.own_tmp(home)]
     os.chdir(home)
     os.environ.update({"HOME": home, "TMPDIR": home, **builds.places(home)})
     tempfile.tempdir = home  # tempfile reads TMPDIR once, and an import may have asked it
     channel = confinement.keep_only(channel_fd, needed)
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
-    layers |= confinement.renounce(home, layers, nodes)
+    layers |= confinement.renounce(writable, layers, nodes)
     os.write(channel, wire.bits_of(layers))
     # before a candidate is there: on a GPU this takes longer than a short call
     inputs = [loading.arguments(engine, job, slot) for slot in range(job.layout.num_slots)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from cudal1.harness.checks.output_check import OutputCheck
 from cudal1.harness.checks.progress import Progress
 from cudal1.harness.exchange.failure import Failure
 from cudal1.harness.oracle.oracle import Draw, Oracle
-from cudal1.protocol import EvalProtocol
+from cudal1.protocol import EvalProtocol, PrecisionClass
 from tests.harness.oracle.test_oracle import STEEP, TERMS, added_backwards, oracle_of
 
 LUCKY_SEED = 3595
@@ -85,3 +86,84 @@ def test_an_output_that_needed_a_wider_answer_is_counted(quick: EvalProtocol) ->
     draw = oracle.draw(LUCKY_SEED)
     progress = _compare(oracle, draw, added_backwards(draw.inputs[0]), quick, exact=True)
     assert progress.num_widened == 1
+
+
+# --- inputs that are hard for every program -------------------------------------------------------
+
+SPARSE = "return torch.relu(x.sum(1) - 10.0)"
+"""A reference with outputs that are all 0 in most calls, and else but for one element of 128."""
+TEN = "torch.randn(128, 10)"
+"""Its inputs."""
+
+
+def added_halves(x: torch.Tensor) -> torch.Tensor:
+    """Return what an honest candidate gives that rounds what it adds."""
+    return torch.relu(x.bfloat16().float().sum(1) - 10.0)
+
+
+@pytest.fixture
+def half(quick: EvalProtocol) -> EvalProtocol:
+    """Return settings for the class half."""
+    return quick.model_copy(update={"precision": PrecisionClass.HALF})
+
+
+def _first_failure(
+    compute: Callable[[torch.Tensor], torch.Tensor], half: EvalProtocol, progress: Progress
+) -> int | None:
+    """Return the place of the first of many outputs that fails; None where all pass."""
+    oracle = oracle_of(SPARSE, TEN, precision=PrecisionClass.HALF)
+    runner: Any = SimpleNamespace()
+    check = OutputCheck(oracle, runner, half, progress)
+    for place in range(400):
+        draw = oracle.draw(1000 + place)
+        _, compared = check._held_to(draw, [compute(draw.inputs[0])], exact=place < 16)
+        if check._failing(compared):
+            return place
+        progress.compared.num_inputs += bool(compared)
+    return None
+
+
+def test_an_honest_output_passes_on_an_input_that_is_hard_for_every_program(
+    half: EvalProtocol,
+) -> None:
+    progress = Progress()
+    assert _first_failure(added_halves, half, progress) is None
+    assert progress.num_hard > 0, "none of the inputs was hard"
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: torch.zeros(128),
+        lambda x: 1.05 * added_halves(x),
+        lambda x: torch.relu(x.sum(1) - 9.9),
+        lambda x: torch.relu(x[:, :9].sum(1) - 10.0),
+    ],
+)
+def test_a_wrong_output_fails_beside_inputs_that_are_hard(
+    half: EvalProtocol, compute: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    assert _first_failure(compute, half, Progress()) is not None
+
+
+def test_few_inputs_may_be_hard(half: EvalProtocol, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reference for which most are is held to its answers."""
+    monkeypatch.setattr(Oracle, "is_hard", lambda *_: True)
+    progress = Progress()
+    assert _first_failure(lambda x: torch.ones(128), half, progress) == 1
+    assert (progress.num_hard, progress.compared.num_inputs) == (1, 0)
+    later = Progress()
+    later.compared.num_inputs = 3 * output_check.INPUTS_FOR_A_HARD_ONE
+    assert _first_failure(lambda x: torch.ones(128), half, later) == later.num_hard == 4
+
+
+def test_inputs_of_another_family_are_none_of_these(
+    half: EvalProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Oracle, "is_hard", lambda *_: True)
+    oracle = oracle_of("return torch.tanh(x)", precision=PrecisionClass.HALF)
+    draw = oracle.draw(1, oracle.families[1])
+    runner: Any = SimpleNamespace()
+    check = OutputCheck(oracle, runner, half, Progress())
+    _, compared = check._held_to(draw, [-torch.tanh(draw.inputs[0])], exact=True)
+    assert check._failing(compared) == [0]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudal1.harness.oracle import parts
-from cudal1.harness.oracle.deviations import LEAST_BOUND, distances, largest
+from cudal1.harness.oracle.deviations import LEAST_BOUND, distances, largest, packed
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -56,6 +56,29 @@ def test_each_row_is_measured_by_itself(
         bounds = [max(LEAST_BOUND, absolute[row] + relative * abs(b)) for b in y]
         worst = max(abs(a - b) / bound for (a, b), bound in zip(pairs, bounds, strict=True))
         assert found[row].item() == pytest.approx(worst, **close)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("lies", ["expanded", "every other", "by columns"])
+def test_elements_of_a_row_may_lie_apart(device: str, lies: str) -> None:
+    drawn, _ = _rows(5, torch.float32, 10_000, 0, device)
+    outputs = {
+        "expanded": drawn[:, :1].expand(3, 5000),
+        "every other": drawn[:, ::2],
+        "by columns": drawn[:, :5000].T.contiguous().T,
+    }[lies]
+    answers = drawn[:, 5000:]
+    bounds = torch.full((3,), 1e-3, dtype=torch.float64, device=device)
+    assert outputs.stride(1) != 1
+    assert packed(outputs).stride(1) == 1
+    for x, y in ((outputs, answers), (answers, outputs)):
+        for mine, copied in zip(
+            distances(x, y), distances(x.contiguous(), y.contiguous()), strict=True
+        ):
+            torch.testing.assert_close(mine, copied, rtol=1e-3, atol=0.0)
+        found = largest(x, y, absolute_N=bounds, relative_N=bounds)
+        expected = largest(x.contiguous(), y.contiguous(), absolute_N=bounds, relative_N=bounds)
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=0.0)
 
 
 @pytest.mark.parametrize("device", DEVICES)

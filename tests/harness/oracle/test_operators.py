@@ -199,3 +199,33 @@ def test_numbers_of_another_type_are_not_rounded_by_chance() -> None:
     assert torch.equal(single, single.bfloat16().float())
     assert not torch.equal(single, torch.exp(X))
     assert torch.equal(double, torch.exp(X.double()))
+
+
+def test_a_wide_result_shows_what_rounded_results_hide() -> None:
+    """A sum near a number of bfloat16 is that number, whatever rounding its terms did."""
+    terms = torch.full((64, 10), 0.2001)
+    exact = terms.sum(1) - 2.0
+
+    def off_by(*, keeps_results: bool) -> float:
+        shaking = Shaking(
+            to_half(torch.bfloat16),
+            2.0**-9,
+            adding=1.0,
+            wide=torch.float32,
+            seed=1,
+            keeps_results=keeps_results,
+        )
+        with torch.no_grad(), shaking:
+            return float((terms.sum(1) - 2.0 - exact).std())
+
+    assert off_by(keeps_results=False) == 0.0
+    assert 2e-4 < off_by(keeps_results=True) < 2e-3
+
+
+def test_a_wide_result_that_needs_no_rounding_stays_as_it_is() -> None:
+    shaking = Shaking(
+        to_half(torch.bfloat16), 2.0**-9, adding=1.0, wide=torch.float32, seed=1, keeps_results=True
+    )
+    whole = torch.arange(12.0).reshape(3, 4)
+    with torch.no_grad(), shaking:
+        assert torch.equal(whole.sum(1), torch.tensor([6.0, 22.0, 38.0]))

@@ -19,6 +19,7 @@ from cudal1.harness.sandbox.layers import LAYERS, MINIMUM, Layer, missing
 from cudal1.harness.sandbox.zygote import Zygote
 from cudal1.harness.schedule.pool import Pool
 from cudal1.harness.shared import wire
+from cudal1.harness.shared.places import readable
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from tests.harness.inside import ROOT, Start, Told, descendants, until
@@ -150,20 +151,38 @@ def test_a_worker_that_got_ready_for_convolutions_takes_its_job_and_has_nothing_
     assert found[0].startswith("RuntimeError: ['0', ")
 
 
-def test_a_worker_writes_only_to_its_own_folder_and_shared_memory(told: Told) -> None:
-    places = ["/tmp", "/var/tmp", "/etc", "/usr", "/root", str(ROOT), "/dev", "/proc/self", "/sys"]
+def test_a_worker_writes_only_to_folders_of_its_own(told: Told) -> None:
+    places = ["/var/tmp", "/etc", "/usr", "/root", str(ROOT), "/dev", "/proc/self", "/sys"]
     said = told(f"""
 told = []
-for place in {places} + ["/dev/shm", os.getcwd()]:
+for place in {places} + ["/dev/shm", os.getcwd(), "/tmp"]:
     try:
-        open(place + "/w", "w").write("w")
+        open(place + "/cudal1-w", "w").write("w")
         told.append(place)
     except OSError:
         pass
 """)
     written = ast.literal_eval(said.removeprefix("RuntimeError: ").partition(" (line")[0])
     assert [Path(place).name for place in written][:1] == ["shm"]
-    assert len(written) == 2
+    assert written[2:] == (["/tmp"] if own_tmp_is_possible() else [])
+    assert not Path("/tmp/cudal1-w").exists()
+
+
+def own_tmp_is_possible() -> bool:
+    """Return whether nothing that a worker needs lies below /tmp."""
+    return not any(path.resolve().is_relative_to("/tmp") for path in readable())
+
+
+@pytest.mark.skipif(not own_tmp_is_possible(), reason="this checkout lies below /tmp")
+def test_a_worker_s_tmp_is_empty(told: Told, needs: Callable[[str], None]) -> None:
+    """Nothing is left there by another worker, or by other programs of the machine."""
+    needs("private_folder")
+    for _ in range(2):
+        said = told("""
+told = os.listdir("/tmp")
+open("/tmp/w", "w").write("w")
+""")
+        assert said.startswith("RuntimeError: []"), said
 
 
 def test_a_worker_can_still_compile_and_load_a_library(told: Told) -> None:
