@@ -78,6 +78,7 @@ def sql(
             if out is not None:
                 _interruptible(ledger, partial(ledger.save, query, out))
             elif views and not as_json:
+                answer(START)
                 for name, kind, comment, columns in ledger.sql(query).iter_rows():
                     answer(f"{kind:<5}  {name:<17}  {comment}")
                     if columns:
@@ -90,6 +91,10 @@ def sql(
         fail(str(error))
 
 
+START = """Start with answers (what became of each answer), success (rates by stage), ranking and best
+(what is fastest), flags (cheats), stage_runs (times), training_steps (numbers of training). Example:
+  cudal1 sql "select outcome, count(*) from answers group by outcome"
+"""
 LISTING = """
     with columns_of as (
         select table_name as name, list(column_name order by column_index) as columns

@@ -8,6 +8,11 @@ comment on macro author is 'author(provider, stage): the provider, or a policy b
 create or replace macro readable(bytes) as coalesce(try(decode(bytes)), bytes::varchar);
 comment on macro readable is 'readable(bytes): UTF-8 bytes as text; bytes that are none are written \xAA';
 
+create or replace macro kind_of(reason) as
+    trim(coalesce(nullif(regexp_extract(reason, '^\w+(Error|Exception)\b'), ''),
+         regexp_replace(regexp_extract(reason, '^[^:(]*'), '[0-9]+', 'N', 'g')));
+comment on macro kind_of is 'kind_of(reason): the name of an exception, or what stands before a colon or a bracket, with N for numbers';
+
 create or replace view words as
     select candidate_id, is_cheat, kind, evidence, ruled_at::timestamp as ruled_at from rulings
     union all
@@ -45,16 +50,30 @@ create or replace view judged as
         case when veto.kind is null then v.copies_reference end as copies_reference),
         veto.source as vetoed_by
     from verdicts v left join vetoes veto using (candidate_id);
-comment on view judged is 'Verdicts with vetoes applied: what counts. A candidate has a row for each kind of device and protocol; certified is null where nothing was timed. References and baselines are among them: ranking has answers only';
+comment on view judged is 'Verdicts with vetoes applied. A candidate has a row for each kind of device and protocol, so it may count twice here: final_verdicts has one row each. speedup: an estimate; certified: the speedup that is proven at least (below 1: at most), 1 where no difference is shown, null where nothing was timed; lower, upper: bounds from the first measurement; doubt: what made certified lower than that, such as a second measurement (again)';
+
+create or replace view final_verdicts as
+    select v.*
+    from judged v left join protocols p using (protocol_id)
+    left join (select distinct key from members where stage like 'transfer@%' and kind = 'verdicts') again
+    on again.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
+    qualify row_number() over (
+        partition by v.candidate_id
+        order by again.key is null desc, coalesce(p.content ->> '$.timing', '') = 'true' desc,
+                 v.judged_at desc, v.device_kind, v.protocol_id
+    ) = 1;
+comment on view final_verdicts is 'One verdict for each candidate: under a protocol that times, if there is one, and the latest of these. Count verdicts here. References and baselines are among them: answers has answers only';
 
 create or replace view flags as
     select f.candidate_id, f.device_kind, f.protocol_id, f.kind, f.source, f.evidence,
-           f.source = 'screen' as is_advisory, v.status
+           f.source = 'screen' as is_advisory, v.status,
+           coalesce(v.status = 'hacked' and f.source <> 'screen', false) as is_decisive
     from hack_flags f left join judged v using (candidate_id, device_kind, protocol_id)
     union all
-    select v.candidate_id, v.device_kind, v.protocol_id, veto.kind, veto.source, veto.evidence, false, 'hacked'
+    select v.candidate_id, v.device_kind, v.protocol_id, veto.kind, veto.source, veto.evidence, false, 'hacked',
+           true
     from verdicts v join vetoes veto using (candidate_id) where v.status = 'correct';
-comment on view flags is 'Signs of cheating. source: screen (read in the source; is_advisory, decides nothing), guard or timing (seen by the harness), reviewer, person. Those with status hacked decided the verdict: count these. What a person has cleared is no veto';
+comment on view flags is 'Signs of cheating, one row each: a candidate may have several. source: screen (read in the source; is_advisory, decides nothing), guard or timing (seen by the harness), reviewer, person. is_decisive: it made the verdict hacked. Count cheats as count(distinct candidate_id) where is_decisive. What a person has cleared is no veto';
 
 create or replace view cases as
     select case_id, null as candidate_id, kind, readable(source) as source, evidence, origin from hack_cases
@@ -162,7 +181,7 @@ create or replace view outcomes as
            c.attempt, c.cost_usd, c.num_prompt_tokens, c.num_completion_tokens, c.candidate_id,
            case when c.candidate_id is null then 'no_source' else coalesce(v.status, 'not_judged') end
                as outcome,
-           v.reason, v.speedup, v.certified, v.device_kind, v.protocol_id
+           v.reason, kind_of(v.reason) as reason_kind, v.speedup, v.certified, v.device_kind, v.protocol_id
     from members used
     join completions c on used.kind = 'completions' and c.completion_id = used.key
     join problems p using (problem_id)
@@ -171,7 +190,7 @@ create or replace view outcomes as
         on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
     ) v on v.judged_in = used.stage and v.candidate_id = c.candidate_id
     where c.finish_reason <> 'exhausted';
-comment on view outcomes is 'What became of each answer in each stage that used it, by that stage''s own verdict. outcome: correct, no_build, crashed, timed_out, incorrect, hacked, invalid, not_judged or no_source; reason: free text, so group failures by outcome; certified: null where the stage did not time, so take speedups from ranking. author: the provider, or ''policy (STAGE)'' by the stage that asked the policy. report and transfer use no answers: see judging';
+comment on view outcomes is 'What became of each answer in each stage that used it, by that stage''s own verdict. Several stages use the same answers, so name a stage, or count answers in answers. outcome: correct, no_build, crashed, timed_out, incorrect, hacked, invalid, not_judged or no_source; reason: free text; reason_kind: the same without numbers and details, to group by; certified: null where the stage did not time, so take speedups from ranking. report and transfer use no answers: see judging';
 
 create or replace view exemplar_uses as
     select completion_id, problem_id, unnest(range(1, len(exemplar_ids) + 1)) as position,
@@ -214,7 +233,7 @@ create or replace view success as
            count(*) filter (is_correct) as num_correct, num_correct / num_answers as success_rate,
            avg(certified) as mean_certified, coalesce(sum(certified), 0) / num_answers as mean_reward
     from answers group by stage, provider, split order by stage, provider, split;
-comment on view success is 'How often the answers of each provider (''policy'' is what is trained) succeed in each stage, by split: ''train'' or ''heldout''; mean_reward counts a failure as 0';
+comment on view success is 'How often the answers of each provider (''policy'' is what is trained) succeed in each stage, by split: ''train'' or ''heldout''. Stages in their order: policy (before any training), generate@PROVIDER and filter (teachers), sft, selfsup@ROUND, rl, search@METHOD; sft, selfsup@ROUND and rl with heldout are the marks of the policy after that stage. mean_reward: certified speedups, a failure counts as 0';
 
 create or replace view leaderboard as
     select provider, stage, count(*) as num_problems, count(*) filter (top > 1.01) as num_faster,
@@ -384,19 +403,28 @@ comment on view sources is 'The source of each candidate as text, with its probl
 
 create or replace view answers as
     select c.completion_id, c.stage, author(c.provider, c.stage) as author, c.problem_id, p.level, p.name,
-           p.split, c.attempt, c.turn, readable(c.answer) as answer, readable(c.reasoning) as reasoning,
-           c.finish_reason, c.cost_usd, c.candidate_id, c.no_candidate_reason
-    from completions c left join problems p using (problem_id) where c.finish_reason <> 'exhausted';
-comment on view answers is 'Each raw answer as text, with its problem and author: a provider, or a policy by the stage that asked it';
+           p.split, c.attempt, c.turn,
+           case when c.candidate_id is null then 'no_source' else coalesce(v.status, 'not_judged') end
+               as outcome,
+           kind_of(v.reason) as reason_kind, v.certified, c.candidate_id, c.no_candidate_reason,
+           c.finish_reason, c.cost_usd, readable(c.answer) as answer, readable(c.reasoning) as reasoning
+    from completions c left join problems p using (problem_id) left join final_verdicts v using (candidate_id)
+    where c.finish_reason <> 'exhausted';
+comment on view answers is 'Each answer, one row: the stage that asked, its author (the provider, which may be a search method such as evolve-bucket, or ''policy (STAGE)''), its problem, what became of it (outcome and certified of final_verdicts; reason_kind: why it is not correct, to group by), and its text';
 
 create or replace view stage_runs as
     select stage, started_at::timestamp as started_at, ended_at::timestamp as ended_at,
            epoch(ended_at::timestamp - started_at::timestamp) as took_s, num_starts, num_facts,
            started_at = max(started_at) over (partition by stage) as is_latest
     from runs order by started_at;
-comment on view stage_runs is 'When each stage ran (UTC), and how many seconds it took, with pauses after kills; no end: it runs, or was killed. In the order of their start';
+comment on view stage_runs is 'When each stage ran (UTC), and how many seconds it took from its first start to its end, with the pauses after kills (num_starts above 1); a stage that was asked for again has a row for each run, is_latest is its last; no end: it runs, or was killed. In the order of their start';
 
 create or replace view charges as
     select sent_at::timestamp as sent_at, provider, stage, request_id, outcome, cost_usd, at_most_usd, said
     from tries order by sent_at;
 comment on view charges is 'Each request that was sent over the wire, when (UTC) and what it cost (null: in doubt)';
+
+comment on table rewards is 'What each answer earned in training. step counts from 0: the answers of step 0 made step 1 of training_steps. raw: its certified speedup, a failure 0; smoothed: what trained the policy, how far that is above or below what was usual';
+comment on table training_steps is 'Numbers of each training step, one row a number; step counts from 1. name: loss, learning_rate and others; of rl: reward_raw (mean of rewards.raw), reward (mean of rewards.smoothed, near 0 by construction), step_s and more';
+comment on table timing_samples is 'One row a burst, which is num_calls calls in one timed interval. role: reference or candidate; quad: two bursts of each in a drawn order (position), or a pair; session: 0 for the measurement of which speedup, lower, upper and num_quads are, 1 and 2 for its repetitions, which certified needs, too. net_us: of one call, without the harness''s own time';
+comment on table protocols is 'How verdicts were made: the fingerprint and the settings as JSON. content ->> ''$.timing'' is false for checks without timing; a run has several protocols: all checks, checks without timing, second measurements';

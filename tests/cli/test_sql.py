@@ -200,6 +200,7 @@ def test_a_parquet_file_keeps_types(run: Run, tmp_path: Path) -> None:
 def test_views_are_listed_with_their_descriptions(run: Run) -> None:
     lines = run("sql", "--views").stdout.splitlines()
     assert len(lines) > 60
+    assert lines[0].startswith("Start with answers")
     (best,) = [line for line in lines if line.split()[1] == "best"]
     assert "certified" in lines[lines.index(best) + 1].split(", ")
     assert best.startswith("view")

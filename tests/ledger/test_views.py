@@ -12,7 +12,7 @@ from cudal1.candidate import Candidate
 from cudal1.ledger import Ledger, schema
 from cudal1.problem import Admission, Problem, Split
 from cudal1.selection.progress import IMPROVED, REFERENCE_SCORE
-from cudal1.verdict import Properties, Status
+from cudal1.verdict import FlagSource, HackFlag, Properties, Status
 
 VIEWS = (schema.FOLDER / "views.sql").read_text(encoding="utf-8")
 
@@ -633,3 +633,69 @@ def test_a_summary_is_sorted(ledger, facts, view):
     column, is_falling = SORTED[view]
     values = ledger.sql(f"from {view}")[column].to_list()
     assert values == sorted(values, reverse=is_falling)
+
+
+# --- one row a candidate, one row an answer -------------------------------------------------------
+
+
+def test_the_final_verdict_of_a_candidate_is_the_latest_that_was_timed(ledger, facts):
+    candidate = facts.candidate("class ModelNew: judged = 3")
+    checked = facts.protocol.model_copy(update={"timing": False})
+    ledger.add_protocol(checked)
+    verdicts = [
+        facts.correct(candidate, 1.3),
+        facts.correct(candidate, 1.4).model_copy(
+            update={"device_kind": "another", "judged_at": "2026-02-01T00:00:00Z"}
+        ),
+        facts.failed(candidate).model_copy(
+            update={"protocol_id": checked.id, "judged_at": "2026-03-01T00:00:00Z"}
+        ),
+    ]
+    for verdict in verdicts:
+        ledger.add_verdict(verdict, [])
+    assert ledger.sql("from judged").filter(candidate_id=candidate.id).height == 3
+    found = only(ledger.sql("from final_verdicts"), candidate_id=candidate.id)
+    assert (found["status"], found["certified"]) == ("correct", 1.4)
+
+
+def test_an_answer_has_one_row_with_its_outcome(ledger, facts):
+    candidate = facts.candidate("class ModelNew: n = b")
+    ledger.add_completion(facts.completion("wrong"), candidate, None)
+    ledger.add_verdict(facts.failed(candidate, "NameError: name 'b' is not defined"), [])
+    ledger.add_completion(facts.completion("prose"), None, "no code")
+    found = only(ledger.sql("from answers"), completion_id="wrong")
+    assert (found["outcome"], found["reason_kind"]) == ("crashed", "NameError")
+    assert only(ledger.sql("from answers"), completion_id="prose")["outcome"] == "no_source"
+    assert only(ledger.sql("from answers"), completion_id="a")["outcome"] == "correct"
+    assert only(ledger.sql("from outcomes"), completion_id="wrong")["reason_kind"] == "NameError"
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("wrong output: input 3 (own): element 5: 1, not 2", "wrong output"),
+        ("an output of torch.float32 (2, 4) where the reference", "an output of torch.floatN"),
+        ("OSError: [Errno 30] Read-only file system", "OSError"),
+        ("did not finish loading in 60 s", "did not finish loading in N s"),
+        ("cached_output: call 1 returned the answer to call 0", "cached_output"),
+    ],
+)
+def test_the_kind_of_a_reason_has_no_numbers_and_details(ledger, reason, kind):
+    assert ledger.sql("select kind_of(?) as kind", [reason])["kind"].to_list() == [kind]
+
+
+def test_a_sign_that_made_a_verdict_hacked_is_decisive(ledger, facts):
+    candidate = facts.candidate("class ModelNew: cached = 1")
+    signs = (
+        HackFlag(kind="cached_output", source=FlagSource.GUARD, evidence="call 1"),
+        HackFlag(kind="pointer_cache", source=FlagSource.SCREEN, evidence="line 1"),
+    )
+    verdict = facts.failed(candidate).model_copy(update={"status": Status.HACKED, "flags": signs})
+    ledger.add_verdict(verdict, [])
+    rows = ledger.sql("from flags").filter(candidate_id=candidate.id)
+    assert dict(zip(rows["kind"], rows["is_decisive"], strict=True)) == {
+        "cached_output": True,
+        "pointer_cache": False,
+    }
+    ledger.add_ruling(facts.ruling(facts.candidate("class ModelNew: x = 0")))
+    assert ledger.sql("from flags").filter(source="person")["is_decisive"].to_list() == [True]

@@ -175,7 +175,7 @@ def own_tmp_is_possible() -> bool:
 
 @pytest.mark.skipif(not own_tmp_is_possible(), reason="this checkout lies below /tmp")
 def test_a_worker_s_tmp_is_empty(told: Told, needs: Callable[[str], None]) -> None:
-    """Nothing is left there by another worker, or by other programs of the machine."""
+    """Another worker leaves nothing there, and other programs of the machine have nothing there."""
     needs("private_folder")
     for _ in range(2):
         said = told("""
