@@ -91,9 +91,9 @@ def sql(
         fail(str(error))
 
 
-START = """Start with answers (what became of each answer), success (rates by stage), ranking and best
-(what is fastest), flags (cheats), stage_runs (times), training_steps (numbers of training). Example:
-  cudal1 sql "select outcome, count(*) from answers group by outcome"
+START = """Start with answers (what became of each answer), success (rates by stage), ranking and
+best (what is fastest), flags (cheats), stage_runs (times), training_steps (numbers of training).
+Example: cudal1 sql "select outcome, count(*) from answers group by outcome"
 """
 LISTING = """
     with columns_of as (
