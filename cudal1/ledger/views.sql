@@ -9,8 +9,10 @@ create or replace macro readable(bytes) as coalesce(try(decode(bytes)), bytes::v
 comment on macro readable is 'readable(bytes): UTF-8 bytes as text; bytes that are none are written \xAA';
 
 create or replace macro kind_of(reason) as
-    trim(coalesce(nullif(regexp_extract(reason, '^\w+(Error|Exception)\b'), ''),
-         regexp_replace(regexp_extract(reason, '^[^:(]*'), '[0-9]+', 'N', 'g')));
+    case when reason similar to 'an output of (torch|type).*' then 'an output of another type or shape'
+         when reason like 'correct only in the looser%' then 'correct only in a looser precision class'
+         else trim(coalesce(nullif(regexp_extract(reason, '^\w+(Error|Exception)\b'), ''),
+              regexp_replace(regexp_extract(reason, '^[^:(]*'), '[0-9]+', 'N', 'g'))) end;
 comment on macro kind_of is 'kind_of(reason): the name of an exception, or what stands before a colon or a bracket, with N for numbers';
 
 create or replace view words as
@@ -139,7 +141,7 @@ create or replace view judging as
         from members m join judged v
         on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
     ) group by stage order by stage;
-comment on view judging is 'How many verdicts each stage used, how many are correct, and seconds of judging; all kinds of candidates, references and second measurements too. num_own, own_judge_s: what it judged itself, and no earlier stage; 0 where the times of runs are not known. protocol_ids: the protocols of its verdicts';
+comment on view judging is 'How many verdicts each stage used, how many are correct, and seconds of judging (judge_s); stages share verdicts, so do not add these up, but own_judge_s. All kinds of candidates, references and second measurements too. num_own, own_judge_s: what it judged itself, and no earlier stage; 0 where the times of runs are not known. protocol_ids: the protocols of its verdicts';
 
 create or replace view replacements as
     select problem_id, suite, level, name, split, device_kind, protocol_id, certified, candidate_id,
@@ -209,7 +211,7 @@ create or replace view copies as
     select completion_id, list_max(exemplar_scores) as best_shown,
            completion_id in (from copied) as is_copy
     from completions where len(exemplar_scores) > 0;
-comment on view copies is 'Of each answer to a prompt with exemplars, and of no other: the best score that the prompt showed; is_copy: it is the program of an exemplar in other words';
+comment on view copies is 'Of each answer to a prompt with exemplars, and of no other: the best score that the prompt showed; is_copy: it is an exemplar''s program, names and layout aside. By stage: progress has it, too';
 
 create or replace view progress as
     select o.stage, o.completion_id, o.provider, o.problem_id, o.level, o.name, o.split, o.attempt,
@@ -233,7 +235,7 @@ create or replace view success as
            count(*) filter (is_correct) as num_correct, num_correct / num_answers as success_rate,
            avg(certified) as mean_certified, coalesce(sum(certified), 0) / num_answers as mean_reward
     from answers group by stage, provider, split order by stage, provider, split;
-comment on view success is 'How often the answers of each provider (''policy'' is what is trained) succeed in each stage, by split: ''train'' or ''heldout''. Stages in their order: policy (before any training), generate@PROVIDER and filter (teachers), sft, selfsup@ROUND, rl, search@METHOD; sft, selfsup@ROUND and rl with heldout are the marks of the policy after that stage. mean_reward: certified speedups, a failure counts as 0';
+comment on view success is 'How often the answers of each provider (''policy'' is what is trained) succeed in each stage, by split: ''train'' or ''heldout''. Stages in their order: policy (before any training), generate@PROVIDER and filter (teachers), sft, selfsup@ROUND, rl, search@METHOD; sft, selfsup@ROUND and rl with heldout are the marks of the policy after that stage. By the stage''s own verdicts; filter has the answers of generate@PROVIDER again. mean_reward: of certified speedups, a failure counts as 0; 0 where the stage did not time, as in generate@PROVIDER';
 
 create or replace view leaderboard as
     select provider, stage, count(*) as num_problems, count(*) filter (top > 1.01) as num_faster,
@@ -410,7 +412,7 @@ create or replace view answers as
            c.finish_reason, c.cost_usd, readable(c.answer) as answer, readable(c.reasoning) as reasoning
     from completions c left join problems p using (problem_id) left join final_verdicts v using (candidate_id)
     where c.finish_reason <> 'exhausted';
-comment on view answers is 'Each answer, one row: the stage that asked, its author (the provider, which may be a search method such as evolve-bucket, or ''policy (STAGE)''), its problem, what became of it (outcome and certified of final_verdicts; reason_kind: why it is not correct, to group by), and its text';
+comment on view answers is 'Each answer, one row: the stage that asked, its author (the provider, which may be a search method such as evolve-bucket, or ''policy (STAGE)''), its problem, what became of it (outcome and certified of final_verdicts; reason_kind: why it is not correct, to group by; the whole reason is in outcomes), and its text. sft, selfsup@ROUND and rl have answers of both splits';
 
 create or replace view stage_runs as
     select stage, started_at::timestamp as started_at, ended_at::timestamp as ended_at,
@@ -426,5 +428,5 @@ comment on view charges is 'Each request that was sent over the wire, when (UTC)
 
 comment on table rewards is 'What each answer earned in training. step counts from 0: the answers of step 0 made step 1 of training_steps. raw: its certified speedup, a failure 0; smoothed: what trained the policy, how far that is above or below what was usual';
 comment on table training_steps is 'Numbers of each training step, one row a number; step counts from 1. name: loss, learning_rate and others; of rl: reward_raw (mean of rewards.raw), reward (mean of rewards.smoothed, near 0 by construction), step_s and more';
-comment on table timing_samples is 'One row a burst, which is num_calls calls in one timed interval. role: reference or candidate; quad: two bursts of each in a drawn order (position), or a pair; session: 0 for the measurement of which speedup, lower, upper and num_quads are, 1 and 2 for its repetitions, which certified needs, too. net_us: of one call, without the harness''s own time';
-comment on table protocols is 'How verdicts were made: the fingerprint and the settings as JSON. content ->> ''$.timing'' is false for checks without timing; a run has several protocols: all checks, checks without timing, second measurements';
+comment on table timing_samples is 'One row a burst, which is num_calls calls in one timed interval. role: whose burst it is, the reference''s or the candidate''s: a candidate''s rows have both; quad: two bursts of each role, or one of each, in a drawn order (position); session: 0 for the measurement of which speedup, lower, upper and num_quads are, 1 and 2 for repetitions, if there were any, which certified needs, too. net_us: of one call, without the harness''s own time';
+comment on table protocols is 'How verdicts were made: the fingerprint and the settings as JSON. protocols.content ->> ''$.timing'' is false for checks without timing; a run has several protocols: all checks, checks without timing, second measurements';
