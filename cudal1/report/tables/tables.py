@@ -26,6 +26,7 @@ def null_table(given: ReportInput) -> Table:
     null = facts.null_speedups(given)
     certified = [value for value in null if value is not None]
     estimates = given.null_test["speedup"].drop_nulls().to_list()
+    stable = given.null_test["is_stable"].drop_nulls()
     rows: list[Row] = []
     if null:
         above = sum(value > MEANINGFUL_SPEEDUP for value in certified)
@@ -39,6 +40,7 @@ def null_table(given: ReportInput) -> Table:
                     times(max(certified, default=None)),
                     f"{above:,}" if above else "none",
                     *(f"{of(estimates):.3f}×" if estimates else "–" for of in (min, median, max)),
+                    share(len(stable) - stable.sum(), len(stable)),
                 ),
             )
         )
@@ -47,7 +49,8 @@ def null_table(given: ReportInput) -> Table:
         caption=(
             "Each reference is judged as if it were a candidate, so every true speedup is 1. "
             f"What is certified above {MEANINGFUL_SPEEDUP:g}× here is the harness's own error; "
-            "estimates show its noise before the bound is taken."
+            "estimates show its noise before the bound is taken. Unstable: by the paper's rule "
+            "(2.4.4), which the table of reliability explains."
         ),
         columns=(
             "Judged",
@@ -58,6 +61,7 @@ def null_table(given: ReportInput) -> Table:
             "Min estimate",
             "Median estimate",
             "Max estimate",
+            "Unstable",
         ),
         rows=tuple(rows),
         nothing_yet="Nothing yet: the null test has not been run.",

@@ -13,7 +13,8 @@ def test_a_null_test_that_fails_is_shown(made):
     given = made.build(
         {
             "null_test": [
-                {"problem_id": "a", "status": "correct", "speedup": 1.1, "certified": 1.05},
+                {"problem_id": "a", "status": "correct", "speedup": 1.1, "certified": 1.05}
+                | {"is_stable": False},
                 {"problem_id": "b", "status": "incorrect", "speedup": None, "certified": None},
             ]
         }
@@ -22,6 +23,7 @@ def test_a_null_test_that_fails_is_shown(made):
     assert row["Correct"] == "1 (50 %)"
     assert row["Max certified"] == "1.05×"
     assert row["> 1.01×"] == "1"
+    assert row["Unstable"] == "1 (100 %)"
 
 
 def test_a_policy_is_examined_on_held_out_problems_only(made):
