@@ -37,6 +37,7 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "sft": {"steps": 2, "batch_size": 2, "checkpoint_every": 1},
     "selfsup": {
+        "rounds": {"r1": {"init": "sft"}, "r2": {"init": "r1"}},
         "num_problems": 3,
         "num_samples": 3,
         "steps": 2,
@@ -44,6 +45,7 @@ TINY: dict[str, dict[str, Any]] = {
         "checkpoint_every": 1,
     },
     "rl": {
+        "init": "r2",
         "num_problems": 4,
         "steps": 3,
         "prompts_per_step": 1,
@@ -80,7 +82,7 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "lessons": {"num_problems": 2, "num_samples": 2},
     "tuned": {"steps": 2, "batch_size": 2, "checkpoint_every": 1},
-    "challenger": {"steps": 2, "checkpoint_every": 1},
+    "challenger": {"num_problems": 4, "steps": 2, "checkpoint_every": 1, "validation_problems": 1},
     "duel": {"num_problems": 3, "num_samples": 1},
     "protocol": {"min_quads": 9, "max_quads": 9},
 }

@@ -25,6 +25,8 @@ from cudal1.selection.metrics import MEANINGFUL_SPEEDUP
 
 NAMES = {"base": "the untrained policy", "rl": "contrastive RL"}
 """Words in place of labels of policies, for readers new to the stages."""
+FINE_TUNED = "sft"
+"""Stage 1: the last policy is compared with the one that this stage leaves."""
 
 
 def findings(given: ReportInput) -> tuple[str, ...]:
@@ -90,8 +92,10 @@ def _changes(given: ReportInput) -> str:
     best = best_policy(given)
     if not compared or best is None:
         return "No stage can be compared with the one before it yet."
-    if best not in pairs[-1]:
-        compared.append((policies[-1], best))
+    told = [policy.stage for policy in pairs[-1] if policy is not None]
+    for other in policies:
+        if other.stage not in told and (other.stage == FINE_TUNED or other is best):
+            compared.append((policies[-1], other))
     clauses: list[str] = []
     alike: list[str] = []
     for after, earlier in compared:

@@ -43,7 +43,8 @@ class ProblemsParams(Record):
     """Folder of a checkout, or KernelBook's file of rows; None loads the hub dataset."""
     revision: str | None
     """Revision of the hub dataset of KernelBench or KernelBook; None is its newest."""
-    levels: tuple[Annotated[int, Field(ge=1, le=4)], ...] = Field(min_length=1)
+    levels: tuple[Annotated[int, Field(ge=1, le=4)], ...]
+    """Levels of the source's problems; without one there are generated problems alone."""
     split: Literal["published", "none"]
     """KernelBench and robust-kbench: hold out the problems of
     `cudal1/suite/kernelbench_heldout.yaml`, or none."""
@@ -76,6 +77,12 @@ class ProblemsParams(Record):
                 f"generated_operations [{least}, {most}]: give the least and the greatest number, "
                 "1 to 4"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_problems(self) -> Self:
+        if not self.levels and not self.generated_train + self.generated_heldout:
+            raise ValueError("levels: names no level, and no problems are generated; name a level")
         return self
 
 

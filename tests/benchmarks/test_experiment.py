@@ -62,7 +62,7 @@ def test_training_is_told_by_its_first_and_last_fifth() -> None:
 def test_a_simulated_stage_admits_and_judges_without_a_device_and_says_so(tmp_path: Path) -> None:
     over = {
         "problems": {
-            "levels": [4],
+            "levels": [],
             "generated_train": 2,
             "generated_heldout": 1,
             "generated_operations": [2, 2],

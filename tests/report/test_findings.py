@@ -74,6 +74,13 @@ def test_a_regression_is_a_finding(policies):
     assert "contrastive RL is worse than selfsup r1 by 0.25 (0.25 to 0.25)" in said
 
 
+def test_the_last_policy_is_compared_with_stage_1_s_whatever_it_started_from(policies):
+    given = policies({"policy": 0.0, "sft": 0.25, "selfsup@r1": 0.5, "rl": 0.75})
+    said = findings(given)[2]
+    assert "contrastive RL is better than selfsup r1 by 0.25" in said
+    assert "contrastive RL is better than sft by 0.50 (0.50 to 0.50)" in said
+
+
 def test_the_best_policy_is_named_though_it_is_not_the_last(policies):
     given = policies({"policy": 0.0, "sft": 0.5, "selfsup@r1": 0.75, "rl": 0.5})
     best = best_policy(given)

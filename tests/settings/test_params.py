@@ -19,7 +19,7 @@ KEYS = [
     "selfsup.rounds.r1.init",
     "rl.tau",
     "search.num_islands",
-    "search.methods.evolve-island.sampling",
+    "search.methods.evolve-bucket.sampling",
     "report.fast_p",
 ]
 
@@ -110,7 +110,7 @@ def test_a_provider_of_an_unknown_kind_is_named(content: dict[str, Any], tmp_pat
 
 def test_a_name_that_no_file_can_have_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
     providers = content["generate"]["providers"]
-    providers["a/b"] = providers["replay"]
+    providers["a/b"] = providers["fuser"]
     said = _refusal(content, tmp_path)
     assert said == "generate.providers.a/b: 'a/b' may hold a to z, 0 to 9, - and _ only"
 
@@ -120,6 +120,13 @@ def test_a_wrong_item_of_a_list_is_reported_once(content: dict[str, Any], tmp_pa
     said = _refusal(content, tmp_path)
     assert said.startswith("problems.levels.0: ")
     assert ";" not in said
+
+
+def test_a_plan_without_any_problem_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    content["problems"].update(levels=[], generated_train=0, generated_heldout=0)
+    assert _refusal(content, tmp_path) == (
+        "problems: levels: names no level, and no problems are generated; name a level"
+    )
 
 
 def test_a_protocol_that_contradicts_itself_is_named(
@@ -135,9 +142,9 @@ def test_a_protocol_that_contradicts_itself_is_named(
 def test_a_method_that_contradicts_its_sampling_is_named(
     method: str, sampling: str, content: dict[str, Any], tmp_path: Path
 ) -> None:
-    content["search"]["methods"]["evolve-island"].update(method=method, sampling=sampling)
+    content["search"]["methods"]["evolve-bucket"].update(method=method, sampling=sampling)
     said = _refusal(content, tmp_path)
-    assert said == f"search.methods.evolve-island: method {method} with sampling {sampling}"
+    assert said == f"search.methods.evolve-bucket: method {method} with sampling {sampling}"
 
 
 def test_a_policy_that_a_method_reads_must_be_its_providers(
@@ -228,7 +235,7 @@ def test_exemplars_that_are_never_shown_take_no_room(
         ({"tau": 0}, "challenger.tau: "),
         (
             {"num_problems": 2},
-            "challenger.num_problems: 2 for 3 prompts a step; raise it, or lower",
+            "challenger.num_problems: 2 for 4 prompts a step; raise it, or lower",
         ),
     ],
 )

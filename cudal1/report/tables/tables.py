@@ -26,7 +26,7 @@ def null_table(given: ReportInput) -> Table:
     null = facts.null_speedups(given)
     certified = [value for value in null if value is not None]
     estimates = given.null_test["speedup"].drop_nulls().to_list()
-    stable = given.null_test["is_stable"].drop_nulls()
+    stable: list[bool] = given.null_test["is_stable"].drop_nulls().to_list()
     rows: list[Row] = []
     if null:
         above = sum(value > MEANINGFUL_SPEEDUP for value in certified)
@@ -40,7 +40,7 @@ def null_table(given: ReportInput) -> Table:
                     times(max(certified, default=None)),
                     f"{above:,}" if above else "none",
                     *(f"{of(estimates):.3f}×" if estimates else "–" for of in (min, median, max)),
-                    share(len(stable) - stable.sum(), len(stable)),
+                    share(stable.count(False), len(stable)),
                 ),
             )
         )

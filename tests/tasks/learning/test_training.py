@@ -334,7 +334,7 @@ FIRST_TO_SEE = {
     "policy": (policy.bring_policy, "base"),
     "sft": (sft.fine_tune, "base"),
     "selfsup": (selfsup.teach_itself, "sft"),
-    "rl": (rl.train, "r2"),
+    "rl": (rl.train, PARAMS.rl.init),
     "champion": (champion.bring_champion, "champion"),
 }
 
