@@ -121,7 +121,7 @@ def test_a_faster_candidate_of_a_night_or_of_a_removed_provider_is_no_winner(
     assert set(winners) == {winner.id for winner in WINNERS}
 
 
-@pytest.mark.parametrize("stage", ["policy", "sft", "selfsup@r2", "rl", "search@vanilla-sft"])
+@pytest.mark.parametrize("stage", ["policy", "sft", "selfsup@r1", "rl", "search@vanilla-sft"])
 def test_a_winner_of_any_stage_of_the_run_is_judged_again(
     run: Run, home: Path, tmp_path: Path, stage: str
 ) -> None:
