@@ -148,7 +148,7 @@ def _repro(stage: str, relay: Relay) -> bool:
                 fresh = _show(child.stdout, relay)
             except KeyboardInterrupt:  # Ctrl-C: the whole group has heard it
                 raise
-            except BaseException:  # also no Exception: Prefect's TerminationSignal; raised again
+            except BaseException:  # Prefect's TerminationSignal is no Exception; it is raised again
                 _interrupt(child.pid)
                 raise
         if child.returncode != 0:

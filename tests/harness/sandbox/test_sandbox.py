@@ -173,6 +173,7 @@ def own_tmp_is_possible() -> bool:
     return not any(path.resolve().is_relative_to("/tmp") for path in readable())
 
 
+# a /tmp of its own would hide the checkout, so a worker has none there (`confinement.own_tmp`)
 @pytest.mark.skipif(not own_tmp_is_possible(), reason="this checkout lies below /tmp")
 def test_a_worker_s_tmp_is_empty(told: Told, needs: Callable[[str], None]) -> None:
     """Another worker leaves nothing there, and other programs of the machine have nothing there."""
