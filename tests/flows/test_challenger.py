@@ -97,11 +97,18 @@ def test_the_plot_has_a_row_a_step(trained: Project) -> None:
     assert all(float(row["reward_raw"]) >= 0 for row in rows)
 
 
-def test_the_challenger_differs_from_the_policy_that_was_fine_tuned(trained: Project) -> None:
+def test_each_stage_that_has_something_to_learn_changes_the_policy(trained: Project) -> None:
+    """A group of equal rewards has no gradient, and the three steps may have no other."""
     from cudal1.train.policy import fingerprint
 
-    policies = [trained.data / "policy" / name for name in ("champion", "tuned", "challenger")]
-    assert len({fingerprint(path) for path in policies}) == 3
+    champion, tuned, challenger = (
+        fingerprint(trained.data / "policy" / name) for name in ("champion", "tuned", "challenger")
+    )
+    kept = trained.metrics("challenger")["kept_step"]
+    with (trained.data / "plots" / "challenger.csv").open() as stream:
+        steps = [row for row in csv.DictReader(stream) if int(row["step"]) <= kept]
+    assert tuned != champion
+    assert (challenger != tuned) == any(float(row["grad_norm"]) > 0 for row in steps)
     assert trained.metrics("challenger")["heldout_num_answers"] == 2
     assert trained.metrics("tuned")["num_pairs"] > 0
 

@@ -192,7 +192,8 @@ def test_too_few_short_prompts_for_a_step_are_named(folder: Path, problems: list
     assert none.startswith("rl: 0 of 0 training problems have a prompt of at most 700 tokens")
     said = only_fault(folder, Asked(problems[:2]))
     assert said == (
-        "rl: 2 of 2 training problems have a prompt of at most 700 tokens, for 3 prompts a step; "
+        "rl: 2 of 2 training problems have a prompt of at most 700 tokens, "
+        f"for {PARAMS.rl.prompts_per_step} prompts a step; "
         "raise policy.max_prompt_tokens, or lower rl.prompts_per_step"
     )
 
@@ -201,7 +202,7 @@ def test_prompts_that_could_never_show_an_exemplar_are_named(
     folder: Path, problems: list[Problem]
 ) -> None:
     """The prompt has 119 tokens, and 131 with the frame of one exemplar."""
-    relu = [problem for problem in problems if problem.name == "relu"] * 3
+    relu = [problem for problem in problems if problem.name == "relu"] * PARAMS.rl.prompts_per_step
     params = with_policy(max_prompt_tokens=129, max_new_tokens=1)
     said = only_fault(folder, Asked(relu), params, num_exemplars=1)
     assert said.startswith("rl: no prompt could show an exemplar: the shortest takes 131 tokens")
