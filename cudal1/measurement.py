@@ -53,6 +53,8 @@ class Doubt(StrEnum):
     """A second measurement, in fresh processes, certifies less."""
     APART = "apart"
     """A second measurement, in fresh processes, shows a speedup that differs by more than noise."""
+    REFERENCE = "weak_reference"
+    """The check would let a candidate through that leaves out work, so no gain counts."""
 
 
 class TimingSample(Record):

@@ -26,6 +26,7 @@ DOUBTS = {
     Doubt.LONGER: "the last and longest bursts say less",
     Doubt.AGAIN: "fresh processes were certified at less",
     Doubt.APART: "fresh processes had another speedup",
+    Doubt.REFERENCE: "a candidate that leaves out work would be correct, too",
 }
 """Meaning of each doubt, to finish “lowered, for …”."""
 

@@ -201,19 +201,34 @@ def test_an_extension_is_compiled_while_its_reference_is_tried(
         ("faster.py", "faster.py", "faster.py: has no Model; name the class"),
         ("model.py", "model.py", "model.py: has no ModelNew; name the faster class"),
         ("no_inputs.py", "faster.py", "no_inputs.py: has no get_inputs; add get_inputs()"),
-        ("constant.py", "faster.py", "constant.py: cannot be judged: the output is constant"),
     ],
 )
 def test_files_that_cannot_be_used_are_named_in_one_line(
     problem: str, candidate: str, said: str, run: Run, problem_source: str, tmp_path: Path
 ) -> None:
-    constant = problem_source.replace("x * torch.sigmoid(x)", "torch.zeros(3)")
-    (tmp_path / "constant.py").write_text(constant)
     (tmp_path / "no_inputs.py").write_text(problem_source.replace("get_inputs", "inputs"))
     done = run("judge", problem, candidate, "--device", "cpu")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(said)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_gain_over_a_constant_output_does_not_count_and_a_note_says_why(
+    run: Run, problem_source: str, tmp_path: Path
+) -> None:
+    many = "sum(torch.sin(x + i) for i in range(9))"
+    constant = problem_source.replace("x * torch.sigmoid(x)", f"0.0 * {many}")
+    (tmp_path / "constant.py").write_text(constant)
+    (tmp_path / "zeros.py").write_text(
+        "import torch\n\nclass ModelNew(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return torch.zeros_like(x)\n"
+    )
+    done = run("judge", "constant.py", "zeros.py", "--device", "cpu", "--json")
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)["measurement"]
+    assert (measured["certified"], measured["doubt"]) == (1.0, "weak_reference")
+    (note,) = (line for line in done.stderr.splitlines() if line.startswith("note: "))
+    assert note.startswith("note: a correct verdict says little here: the output is constant")
 
 
 @pytest.mark.parametrize(

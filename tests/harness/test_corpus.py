@@ -33,7 +33,7 @@ ELSEWHERE = {
     "A20": "harness/timing/test_noise.py::test_one_impossible_case_is_clipped_to_the_highest_claim",
     "A23": "harness/timing/test_noise.py::test_clocks_that_rise_and_fall_earn_nothing",
     "A24": "harness/timing/test_noise.py::test_the_luckiest_of_many_clones_earns_nothing",
-    "A36": "harness/admission/test_admission.py::test_a_bad_problem_is_rejected_with_its_reason",
+    "A36": "harness/test_judge.py::test_no_gain_counts_where_work_is_not_needed",
     "A45": "harness/honest/one_matmul.py",
     # an attack of our own: files with the names of modules, in the folder that a judge starts in
     "A51": "cli/test_surroundings.py::test_a_judge_imports_nothing_from_where_it_is_started",

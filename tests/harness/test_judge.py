@@ -28,6 +28,7 @@ from cudal1.harness.sandbox.sandbox import Worker
 from cudal1.harness.sandbox.zygote import MAX_LEAVING
 from cudal1.harness.schedule.pool import Pool
 from cudal1.harness.timing.statistics import evidence
+from cudal1.measurement import Doubt
 from cudal1.problem import NULL_MARK, DeviceClass, Problem
 from cudal1.processes import SET
 from cudal1.protocol import EvalProtocol
@@ -605,3 +606,30 @@ def test_a_candidate_that_computes_something_else_fails_the_confirmation(
     assert claim.measurement is not None, claim.reason
     wrong = Candidate(problem_id=problem.id, source=_source("return torch.zeros_like(x)"))
     assert pool.confirm(problem, wrong, claim).verdict.status is Status.INCORRECT
+
+
+@pytest.mark.parametrize("call", ["0.0 * x + 3.0", "torch.sigmoid(x) * 1e-6 + 3.0"])
+def test_no_gain_counts_where_work_is_not_needed(
+    call: str, pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("large_silu")
+    many = f"sum(torch.sin(x + i) for i in range(9)) * 0.0 + {call}"
+    weak = problem.model_copy(update={"source": problem.source.replace(CALL, many)})
+    source = _source("return torch.full_like(x, 3.0)")
+    verdict = pool.judge(weak, Candidate(problem_id=weak.id, source=source)).verdict
+    measured = verdict.measurement
+    assert (verdict.status, verdict.reason) == (Status.CORRECT, None)
+    assert measured is not None
+    assert measured.speedup > 1.5
+    assert (measured.certified, measured.doubt) == (1.0, Doubt.REFERENCE)
+
+
+def test_a_wrong_answer_to_a_weak_reference_is_wrong(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("silu")
+    constant = problem.source.replace(CALL, "0.0 * x + 3.0")
+    weak = problem.model_copy(update={"source": constant})
+    source = _source("return torch.full_like(x, 3.001)")
+    verdict = pool.judge(weak, Candidate(problem_id=weak.id, source=source)).verdict
+    assert verdict.status is Status.INCORRECT

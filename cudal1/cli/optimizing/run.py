@@ -85,8 +85,8 @@ def _look(wanted: Wanted) -> Looked:
             check=Check(settings.protocol, device),
             known=known,
         )
-        if probe.reason is not None:
-            raise SuiteError(f"{module}: cannot be judged: {with_remedy(probe.reason)}")
+        if (reason := probe.admission.reason) is not None:  # no gain could count
+            raise SuiteError(f"{module}: cannot be optimized: {with_remedy(reason)}")
         spinner.update("profiling the reference")
         profile = None
         try:

@@ -50,6 +50,10 @@ GATES = {
         "measured again, in fresh processes, it is another speedup",
         f"{QUIET}, or make it independent of the process",
     ),
+    Doubt.REFERENCE: Gate(
+        "a candidate that leaves out work would be correct, too",
+        "choose example inputs that change the output",
+    ),
 }
 
 

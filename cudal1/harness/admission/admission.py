@@ -60,6 +60,8 @@ class Probe(Record):
     input_bytes: int | None = None
     output_bytes: int | None = None
     output_shapes: tuple[tuple[int, ...], ...] | None = None
+    weakness: str | None = None
+    """Reason why no gain counts, though candidates can be judged (`Traits.weakness`)."""
     kill_table: KillTable | None = None
     """The mutants that the correctness check notices, where a check was given. The table's
     `rejection` is no reason here: the caller decides whether such a problem is judged."""
@@ -82,13 +84,14 @@ class Probe(Record):
 
     @property
     def rejection(self) -> str | None:
-        """The mutants that the correctness check lets through; None without any or a check."""
-        return None if self.kill_table is None else self.kill_table.rejection
+        """The weakness, or the mutants that the correctness check lets through; None without."""
+        table = self.kill_table
+        return self.weakness or (None if table is None else table.rejection)
 
     @property
     def admission(self) -> Admission:
-        """The admission by the trial alone."""
-        return self._admission(self.reason)
+        """The admission by the trial alone; a weak reference is not admitted."""
+        return self._admission(self.reason or self.weakness)
 
     @property
     def admission_if_told_apart(self) -> Admission:
@@ -246,7 +249,7 @@ class Found:
 
     @property
     def note(self) -> str | None:
-        """The mutants that the correctness check lets through, if any."""
+        """The reason why a correct verdict says little, if there is one."""
         return self.probe.rejection
 
     @property
@@ -272,6 +275,7 @@ def found_in(problem: Problem, answers: Sequence[dict[str, Any]]) -> Found:
             traits = Traits.model_validate(checked[0]["traits"])
             if table.problem_id != problem.id:
                 raise ValueError(f"of problem {table.problem_id}")
+            seen |= {"input_effect": traits.input_effect, "weakness": traits.weakness}
         probe = Probe.model_validate({**seen, "problem_id": problem.id, "kill_table": table})
     except (ValueError, KeyError):  # pydantic's errors are ValueErrors
         return Found(Probe(problem_id=problem.id, reason=UNREADABLE))

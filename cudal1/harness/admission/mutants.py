@@ -190,6 +190,8 @@ class _Trial:
         ]
 
     def table(self) -> KillTable:
+        if self.traits.weakness is not None:  # no gain counts, so nothing has to be told apart
+            self._suspects, self._dropped = [], []
         for number, target in enumerate(self._protocol.correctness_stages):
             if (number > 0 if self._is_drop_in else number == 1) and self._has_other_weights:
                 self._weight_seed = self._rng.getrandbits(62)

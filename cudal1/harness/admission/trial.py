@@ -1,15 +1,13 @@
 """The trial of a reference: requirements on it to be judged at all; runs in its problem's process.
 
-A reference is refused when its answers could not be compared, or when a candidate that skips work
-could not be told from one that does it. METR and robust-kbench removed problems for the same
-reasons.
+A reference is refused when its answers could not be compared. It is weak when a candidate that
+skips work could not be told from one that does it (`effect`).
 
 The module is long because it holds all reasons.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -27,8 +25,7 @@ from cudal1.harness.admission.required import (
 from cudal1.harness.device.shortage import lacks_memory
 from cudal1.harness.device.turns import Turns
 from cudal1.harness.inputs.draws import not_listed
-from cudal1.harness.oracle.deviations import distances
-from cudal1.harness.oracle.parts import flat_parts
+from cudal1.harness.oracle.effect import SAME, distance, effect
 from cudal1.harness.reference.reference import Reference, load_reference
 from cudal1.harness.reference.reference_code import in_time
 from cudal1.harness.shared.seeding import seed_others, seed_torch
@@ -46,14 +43,9 @@ OTHER_SEEDS = (2, 3)
 NUM_TIMED_CALLS = 5
 TIMED_S = 0.3
 """Seconds of timed calls after which no further one is timed."""
-SAME = 2e-3
-"""Relative L2 distance that the loosest tolerance of the harness accepts. Outputs this close to
-each other count as equal; otherwise a candidate that ignores the change would be correct."""
 REPEATABLE = 1e-6
 """Relative L2 distance allowed for a repeated call: room for the order of atomic additions on a
 GPU."""
-BEYOND = 1e30
-"""Stands for a distance that cannot be computed; JSON and records hold no infinity."""
 TOO_SLOW = "too slow"
 """Beginning of a reason that is about time."""
 
@@ -89,7 +81,8 @@ def try_out(
         max_reference_ms: milliseconds that one call may take at most.
         mode: the mode in which the reference runs.
         turns: the turns in which judges of one device use it.
-        is_examined: whether an examination follows, which computes in float64 (`Traits.off_by`).
+        is_examined: whether an examination follows, which computes in float64 (`Traits.off_by`) and
+            looks at the effect of inputs (`Traits.weakness`).
         require_room: requires memory for calls as large as the reference's.
 
     Raises:
@@ -113,17 +106,20 @@ def try_out(
         said = f"{reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
         raise RejectedError(f"{TOO_SLOW}: {said}", lasts=False)
     _seed(99, used)  # what forward draws differs from the first call's
-    if _distance(outputs, reference.call(first)) > REPEATABLE:
+    if distance(outputs, reference.call(first)) > REPEATABLE:
         raise RejectedError("gives different outputs for equal inputs and weights")
     _require_equal_twin(reference, reference.twin(), first, outputs)
     accuracy = _Accuracy(None if is_examined else reference.again())
     accuracy.look(first, outputs)
-    input_effect = _input_effect(reference, first, outputs, accuracy)
+    made = (_other(reference, first, outputs, seed, accuracy) for seed in OTHER_SEEDS)
+    others = [other for other in made if not is_examined]  # they may fill much of a GPU
     accuracy.require()
+    moved = None if is_examined else effect(first, outputs, others, reference.call)
     return {
         "device": used.partition(":")[0],
         "reference_us": reference_us,
-        "input_effect": input_effect,
+        "input_effect": moved and moved.least,
+        "weakness": moved and moved.weakness(SAME),
         "input_bytes": _num_bytes(first),
         "output_bytes": _num_bytes(outputs),
         "output_shapes": [list(t.shape) for t in outputs],
@@ -256,7 +252,7 @@ def _require_equal_twin(
     reference: _Reference, twin: _Reference, first: Tensors, outputs: Tensors
 ) -> None:
     """Refuse a file that gives other outputs when it is imported again."""
-    if _distance(outputs, twin.call(first)) <= REPEATABLE:
+    if distance(outputs, twin.call(first)) <= REPEATABLE:
         return
     if not reference.has_weights_of(twin):
         raise RejectedError(
@@ -288,7 +284,7 @@ class _Accuracy:
             return
         for x, y in zip(answers, outputs, strict=True):
             is_float = y.is_floating_point()
-            off = _distance([x], [y]) if is_float else float((x != y).double().mean())
+            off = distance([x], [y]) if is_float else float((x != y).double().mean())
             self._off = max(self._off, off)
 
     def require(self) -> None:
@@ -296,74 +292,20 @@ class _Accuracy:
         require_accuracy(self._off)
 
 
-def _input_effect(
-    reference: _Reference, first: Tensors, outputs: Tensors, accuracy: _Accuracy
-) -> float:
-    """Return how far outputs move when all inputs, or the least effective one, are redrawn."""
-    moved = max(_moved(reference, first, outputs, seed, accuracy) for seed in OTHER_SEEDS)
-    if moved <= SAME:
-        said = "does not depend on the inputs"
-        if all(_is_flat(output) for output in outputs):
-            said = "is constant"
-        raise RejectedError(f"the output {said}: it moves by {moved:.1g}, at most {SAME:g}")
-    effects = [moved]
-    second = reference.inputs(OTHER_SEEDS[0])
-    for place, (mine, other) in enumerate(zip(first, second, strict=True)):
-        if mine.equal(other):  # a fixed input, such as a mask
-            other = mine * 1.5 + 0.25 if mine.is_floating_point() else None
-        if other is None or len(first) == 1 or other.shape != mine.shape:
-            continue
-        changed = [*first[:place], other, *first[place + 1 :]]
-        effects.append(_distance(outputs, reference.call(changed)))
-        if effects[-1] <= SAME:
-            raise RejectedError(
-                f"the output does not depend on input {place}: it moves by {effects[-1]:.1g}, "
-                f"at most {SAME:g}"
-            )
-    return min(effects)
-
-
-def _moved(
+def _other(
     reference: _Reference, first: Tensors, outputs: Tensors, seed: int, accuracy: _Accuracy
-) -> float:
+) -> tuple[Tensors, Tensors]:
+    """Return the inputs of another draw, and the outputs for them, which must be comparable."""
     drawn = reference.inputs(seed)
     require_same_inputs(first, drawn)
     if all(a.equal(b) for a, b in zip(first, drawn, strict=True)):
         raise RejectedError("get_inputs() draws the same values whatever the seed")
-    other = reference.call(drawn)
-    require_values(other)
-    require_same_form(outputs, other)
-    accuracy.look(drawn, other)
-    return _distance(outputs, other)
+    answers = reference.call(drawn)
+    require_values(answers)
+    require_same_form(outputs, answers)
+    accuracy.look(drawn, answers)
+    return drawn, answers
 
 
 def _num_bytes(tensors: Tensors) -> int:
     return sum(each.numel() * each.element_size() for each in tensors)
-
-
-def _is_flat(tensor: torch.Tensor) -> bool:
-    level = tensor.double().mean() if tensor.is_floating_point() else tensor.flatten()[0]
-    return _distance([tensor], [level.to(tensor.dtype).expand_as(tensor)]) <= SAME
-
-
-def _distance(left: Tensors, right: Tensors) -> float:
-    """Return the largest relative L2 distance; `BEYOND` between shapes or with NaN."""
-    if [t.shape for t in left] != [t.shape for t in right]:
-        return BEYOND
-    return max((_apart(a, b) for a, b in zip(left, right, strict=True)), default=0.0)
-
-
-def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the relative L2 distance of a tensor from another of its shape."""
-    size = off = 0.0
-    if one.is_floating_point() and other.is_floating_point() and one.numel():
-        found = distances(other.reshape(1, -1), one.reshape(1, -1))
-        size, off = float(found.size_N), float(found.off_N)
-    if not 0 < size < math.inf:  # no such numbers, or so large that their squares are not finite
-        size = off = 0.0
-        for parts in flat_parts(one, other):
-            x, y = (part.double() for part in parts)
-            size = math.hypot(size, float(x.norm()))
-            off = math.hypot(off, float((y - x).norm()))
-    ratio = off / size if size > 0 else (0.0 if off == 0 else BEYOND)
-    return ratio if math.isfinite(ratio) else BEYOND

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from cudal1.harness.inputs.draws import Draw, Tensors
 from cudal1.harness.inputs.families import FAMILIES, OWN
 from cudal1.harness.oracle.answering import TOO_HARD, Answering, copied, errors_of
-from cudal1.harness.oracle.correctness import ReferenceError
+from cudal1.harness.oracle.correctness import ReferenceError, let_through
+from cudal1.harness.oracle.effect import Effect, effect
 from cudal1.harness.oracle.models import Models
 from cudal1.harness.oracle.parts import flat_parts
 from cudal1.harness.oracle.roofline import NO_WORK, Work, least_work
@@ -60,6 +61,7 @@ class ReferenceExamination:
         self._answering = answering
         self._models = models
         self._code = code
+        self._precision = precision
         self._max_error = MAX_FAMILY_ERROR if rounding(precision) is None else TOO_HARD
         self._off_by = 0.0
         """Largest error of the reference's outputs against those in float64, on its own inputs."""
@@ -92,10 +94,15 @@ class ReferenceExamination:
             if can_change_weights:
                 errors[OWN] = errors[OWN].larger(changed)
         families = {family: error.larger(errors[OWN]) for family, error in errors.items()}
+        specs = self._answering.calls.specs
+        moved = self._effect(first)
+        limit = let_through(specs, families[OWN], self._precision)
         return Traits(
             arrangement=draws.arrangement,
             uses_others=draws.has_used_others,
-            output_specs=self._answering.calls.specs,
+            output_specs=specs,
+            input_effect=moved.least,
+            weakness=moved.weakness(limit),
             runs_in_float64=models.exact is not None,
             off_by=self._off_by,
             mutates_inputs=self._answering.mutates_inputs,
@@ -107,6 +114,20 @@ class ReferenceExamination:
             domain=draws.domain,
             constants=repr(constants),
         )
+
+    def _effect(self, first: Draw) -> Effect:
+        """Return how far outputs for the problem's own inputs move with these."""
+        answering = self._answering
+
+        def called(inputs: Tensors) -> Tensors | None:
+            try:
+                return answering.plain(Draw(inputs, OWN))
+            except RefusalError:  # inputs of two draws may not fit together
+                return None
+
+        other = answering.draws.draw(EXAMINED_SEEDS[0])
+        pairs = [(other.inputs, answering.plain(other))]
+        return effect(first.inputs, answering.plain(first), pairs, called)
 
     def _look_first(self, draw: Draw) -> tuple[bool, bool]:
         """Learn output specs, whether a call writes to its inputs, and what the seed decides."""

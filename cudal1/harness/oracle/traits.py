@@ -50,6 +50,12 @@ class Traits(Record):
     uses_others: bool
     """True if inputs are drawn with other generators of random numbers than PyTorch's."""
     output_specs: tuple[TensorSpec, ...] = Field(min_length=1)
+    input_effect: float = Field(ge=0)
+    """Relative L2 distance by which outputs move when the inputs, or the least effective one, are
+    drawn anew."""
+    weakness: str | None
+    """Reason why no gain counts: the check would let a candidate through that leaves out work. None
+    where the outputs depend on all inputs."""
     runs_in_float64: bool
     off_by: float = Field(ge=0, le=FARTHEST)
     """Largest error of its outputs against those in float64 on its own inputs, relative to the

@@ -62,7 +62,8 @@ class Quads:
         protocol: the settings of the judgement.
         session: 0 for the first measurement, 1 and 2 for its confirmations.
         time_empty: returns what the harness itself costs in a burst of so many calls, in µs.
-        is_copy: true if the candidate is the reference, names aside.
+        earns_nothing: true if no gain can count: the candidate is the reference, names aside, or
+            the reference is weak.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Quads:
         *,
         session: int,
         time_empty: Callable[[int], float],
-        is_copy: bool = False,
+        earns_nothing: bool = False,
     ) -> None:
         self.time_empty = time_empty
         self._examination = examination
@@ -82,7 +83,7 @@ class Quads:
         self._oracle = oracle
         self._protocol = protocol
         self._session = session
-        self._is_copy = is_copy
+        self._earns_nothing = earns_nothing
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
         self._missing = Counter(dict.fromkeys(oracle.families[1:], ENOUGH_INPUTS))
@@ -112,7 +113,7 @@ class Quads:
             if self._changes_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
-            in_pairs = self._is_copy or rule.takes_pairs(
+            in_pairs = self._earns_nothing or rule.takes_pairs(
                 ratios, self._protocol, are_bursts_alike=self._mixes_families
             )
             order = rule.draw_order(self._rng, self._protocol, in_pairs=in_pairs)
@@ -127,9 +128,9 @@ class Quads:
     def _is_done(self, ratios: list[float], elapsed_s: float) -> bool:
         """Return whether the rule has enough and, where it gives anything, so have all families.
 
-        Of a copy only its times are wanted, in a pair for each bucket.
+        Where no gain can count only times are wanted, in a pair for each bucket.
         """
-        if self._is_copy and self._protocol.rule is Rule.CERTIFIED:
+        if self._earns_nothing and self._protocol.rule is Rule.CERTIFIED:
             return len(ratios) >= self._protocol.num_buckets
         if not rule.is_done(ratios, elapsed_s, self._protocol):
             return False

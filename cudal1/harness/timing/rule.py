@@ -21,6 +21,9 @@ already."""
 SOON = 0.1
 """Relative distance within which a few log-ratios agree with what they bear out: their estimate is
 then all that is known. A candidate that agrees less well is measured to the end."""
+LONG_S = 8.0
+"""Seconds of timing after which what is certain suffices: a certified gain however small, or that
+there is none. A bound holds whenever measuring ends, so only its last per cents are lost."""
 CLEAR = 1.25
 """Speedup or slowdown from which pairs tell a candidate apart, without quads, where bursts differ
 by some per cent."""
@@ -82,7 +85,9 @@ def is_done(ratios: Sequence[float], elapsed_s: float, protocol: EvalProtocol) -
     """Return whether timing has ended, after so many log-ratios and so long a time."""
     if protocol.rule is Rule.PAPER:
         return fixed_window.is_done(len(ratios), elapsed_s, protocol)
-    return bool(ratios) and statistics.is_done(ratios, protocol)
+    if not ratios:
+        return False
+    return statistics.is_done(ratios, protocol, is_long=elapsed_s > LONG_S)
 
 
 def bears_out(ratios: Sequence[float], expected: float | None, protocol: EvalProtocol) -> bool:

@@ -28,7 +28,7 @@ from cudal1.harness.timing import claims, rule, statistics
 from cudal1.harness.timing.credible import Credible
 from cudal1.harness.timing.floor import Floor
 from cudal1.harness.timing.quads import Quads
-from cudal1.measurement import Measurement, Role, TimingSample
+from cudal1.measurement import Doubt, Measurement, Role, TimingSample
 from cudal1.protocol import EvalProtocol
 
 CALM_LIMIT_S = 5.0
@@ -113,6 +113,8 @@ class Sessions:
         expected: float | None,
     ) -> Measurement:
         self._zygote.settle()  # dismissed workers may still hold the device
+        is_copy = bool(examination.progress.seen.copies_reference)
+        is_weak = self._oracle.traits.weakness is not None
         with (
             examination.progress.stopwatch.during(Phase.MEASURING),
             self._reference(worker, fresh=is_fresh) as reference,
@@ -125,7 +127,7 @@ class Sessions:
                 self._protocol,
                 session=session,
                 time_empty=partial(self._costs.empty_us, reference=reference),
-                is_copy=bool(examination.progress.seen.copies_reference),
+                earns_nothing=is_copy or is_weak,
             )
             if self._num_lanes > 1:  # others may go on while fresh processes load and compile
                 quads.warm_up(worker, reference)
@@ -143,8 +145,10 @@ class Sessions:
             if rule.bears_out(ratios, expected, self._protocol):
                 certified = statistics.conservative(measured.speedup)
                 return measured.model_copy(update={"certified": certified})
-            if examination.progress.seen.copies_reference:
+            if is_copy:
                 return measured.model_copy(update={"certified": 1.0})
+            if is_weak:
+                return measured.model_copy(update={"certified": 1.0, "doubt": Doubt.REFERENCE})
             if measured.certified <= 1.0:
                 return measured
             limit = Credible(

@@ -139,21 +139,25 @@ def slow_level(protocol: EvalProtocol) -> float:
     return 1 / max(protocol.dead_zone, protocol.confirm_below)
 
 
-def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
+def is_done(ratios: Sequence[float], protocol: EvalProtocol, *, is_long: bool = False) -> bool:
     """Return whether more quads are not worth their time.
 
     After a gain was certified, measuring ends when `certify_within` more than that is out of reach,
     and what was reached is safe. Before a gain is certified, measuring ends when two things are
     settled: that there is no gain that earns anything, and whether there is a loss. What is true is
     given up with probability `give_up_alpha` at most.
+
+    With `is_long`, measuring has taken so long that a certified gain suffices, and so does that no
+    gain is to be expected.
     """
     if len(ratios) >= protocol.max_quads:
         return True
     reached = _reached(ratios, protocol)
     if reached < protocol.dead_zone:
-        return is_given_up(ratios, protocol) and _is_loss_settled(ratios, protocol)
+        return is_given_up(ratios, protocol) and (is_long or _is_loss_settled(ratios, protocol))
     following = reached * (1 + protocol.certify_within)
-    if reached < protocol.max_claim and not _is_out_of_reach(ratios, following, protocol):
+    may_rise = reached < protocol.max_claim and not _is_out_of_reach(ratios, following, protocol)
+    if may_rise and not is_long:
         return False
     # while the estimate is below the bound, a few quads more may lift it
     return reading(ratios, protocol) >= conservative(reached)

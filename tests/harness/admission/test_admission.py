@@ -65,7 +65,7 @@ def _shared_ends() -> Iterator[None]:
 def reasons_of(sources: dict[str, str], *, prober: Prober | None = None) -> dict[str, str | None]:
     problems = [problem_of(text) for text in sources.values()]
     tried = probe_all(problems, **LIMITS, prober=prober or shared())
-    return {name: probe.reason for name, (_, probe) in zip(sources, tried, strict=True)}
+    return {name: probe.admission.reason for name, (_, probe) in zip(sources, tried, strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_one_problem_alone_is_admitted_under_its_own_id() -> None:
 def test_a_fixed_input_without_effect_is_found() -> None:
     ignoring = source(arguments="x, y", inputs="[torch.randn(8, 8), torch.ones(8, 8)]")
 
-    assert "input 1" in (admit(problem_of(ignoring), **LIMITS).reason or "")
+    assert "input 1" in (admit(problem_of(ignoring), **LIMITS).weakness or "")
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +312,8 @@ def test_a_refusal_that_the_source_alone_decides_is_known(
     texts = [BAD[name][0] for name in names]
     before = tried(known, *texts)
     assert all(
-        BAD[name][1] in (probe.reason or "") for name, probe in zip(names, before, strict=True)
+        BAD[name][1] in (probe.admission.reason or "")
+        for name, probe in zip(names, before, strict=True)
     )
     request.getfixturevalue("no_process")
     assert tried(known, *texts) == before

@@ -148,19 +148,11 @@ def test_the_random_numbers_of_others_do_not_change(table: Table) -> None:
 # --- loose problems ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("forward", ["return x * 0.0 + 3.0", "return 1.0 + 1e-7 * torch.tanh(x)"])
-def test_an_output_that_is_always_the_same_lets_stale_outputs_through(
-    table: Table, forward: str
-) -> None:
-    loose = table(forward)
-    assert {"stale", "first_answer", "ignores_input[0]"} <= survivors(loose)
-    assert "stale" in (loose.rejection or "")
-
-
-def test_an_input_without_effect_is_found(table: Table) -> None:
-    loose = table("return x + 1e-9 * y", "torch.randn(8, 8), torch.randn(8, 8)")
-    assert survivors(loose) >= {"ignores_input[1]", "passes_input[0]"}
-    assert "ignores_input[0]" not in survivors(loose)
+@pytest.mark.parametrize("forward", ["return x * 0.0 + 3.0", "return x + 1e-9 * y"])
+def test_no_mutant_is_tried_on_a_weak_reference(table: Table, forward: str) -> None:
+    weak = table(forward, "torch.randn(8, 8), torch.randn(8, 8)")
+    assert all(mutant.killed is None for mutant in weak.mutants)
+    assert weak.rejection is None
 
 
 @pytest.mark.parametrize(

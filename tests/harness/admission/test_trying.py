@@ -12,7 +12,7 @@ import pytest
 
 from cudal1.errors import CrowdedError, DeviceLostError
 from cudal1.harness.admission import mutants, trying
-from cudal1.harness.admission.admission import Check, Found, Probe, probe_all
+from cudal1.harness.admission.admission import Check, Found, Found, Probe, probe_all
 from cudal1.harness.admission.known_references import KnownReferences
 from cudal1.harness.admission.prober import Prober
 from cudal1.harness.admission.trying import ReferenceTrial
@@ -162,13 +162,23 @@ def test_a_trial_asks_whether_there_is_room_before_it_takes_any() -> None:
     assert (inputs, both) == (found.probe.input_bytes, found.call_bytes)
 
 
-@pytest.mark.parametrize("name", ["constant output", "ignores one input"])
+@pytest.mark.parametrize("name", ["random output", "complex output"])
 def test_a_refusal_that_follows_from_the_problem_is_known(name: str) -> None:
     problem = _problem(BAD[name][0])
     TRIAL.keep(problem, CPU, TRIAL.find_out(problem, CPU, Turns()))
     known = TRIAL.known(problem, CPU)
     assert known is not None
     assert BAD[name][1] in (known.reason or "")
+
+
+@pytest.mark.parametrize("name", ["constant output", "ignores one input"])
+def test_a_weak_reference_can_be_judged_and_is_known_with_a_note(name: str) -> None:
+    problem = _problem(BAD[name][0])
+    found = TRIAL.find_out(problem, CPU, Turns())
+    TRIAL.keep(problem, CPU, found)
+    assert found.reason is None
+    assert BAD[name][1] in (found.note or "")
+    assert TRIAL.known(problem, CPU) == Found(found.probe)
 
 
 @pytest.mark.parametrize("text", [BAD["raises"][0], BAD["too slow"][0], FILLS_MEMORY])

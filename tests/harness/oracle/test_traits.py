@@ -13,10 +13,12 @@ from pydantic import ValidationError
 from cudal1.harness.inputs.draws import Draws
 from cudal1.harness.oracle import oracle as oracles
 from cudal1.harness.oracle.answering import Answering
+from cudal1.harness.oracle.correctness import NOTICED
 from cudal1.harness.oracle.oracle import Oracle
 from cudal1.harness.oracle.traits import FARTHEST, Traits
 from cudal1.harness.reference.reference import Reference
 from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.protocol import PrecisionClass
 
 MODEL = """import torch
 import torch.nn as nn
@@ -124,6 +126,32 @@ def test_a_reference_s_error_is_known_without_the_limit_of_bounds(
 ) -> None:
     traits = fresh(problem_of(forward, "return [torch.randn(7, 8)]")).traits
     assert least <= traits.off_by <= most
+
+
+@pytest.mark.parametrize(
+    ("precision", "is_weak"), [(PrecisionClass.STRICT, False), (PrecisionClass.HALF, True)]
+)
+def test_a_mean_over_many_numbers_is_told_apart_in_class_strict(
+    precision: PrecisionClass, is_weak: bool
+) -> None:
+    """Such as a loss: it moves by 0.002, which float16 would hardly show."""
+    problem = problem_of("return (x * x).mean()", "return [torch.randn(2000, 400)]")
+    cpu = torch.device("cpu")
+    traits = Oracle(problem, weight_seed=1, device=cpu, precision=precision).traits
+    assert NOTICED < traits.input_effect < 5e-3
+    assert (traits.weakness is not None) is is_weak
+
+
+def test_inputs_that_cannot_be_mixed_make_no_weak_reference() -> None:
+    """The first input of one draw and the second of another are no pair."""
+    problem = problem_of(
+        "assert torch.equal(x, y)\n        return x + y",
+        "x = torch.randn(4, 8)\n    return [x, x.clone()]",
+        "x, y",
+    )
+    traits = fresh(problem).traits
+    assert traits.weakness is None
+    assert traits.input_effect > 0.5
 
 
 def test_an_oracle_that_is_given_traits_neither_draws_nor_calls(

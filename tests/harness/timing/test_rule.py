@@ -104,3 +104,21 @@ def test_quads_that_scatter_bear_nothing_out(quick: EvalProtocol) -> None:
 def test_the_paper_s_rule_measures_its_whole_window(quick: EvalProtocol) -> None:
     paper = quick.model_copy(update={"rule": Rule.PAPER, "window_s": 1.0})
     assert not rule.bears_out([1.0] * rule.CONFIRMING, math.e, paper)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "ends_once_long"),
+    [
+        (math.log(4.0), True),  # certified, and still rising
+        (math.log(0.9), True),  # no gain, and whether it is a loss is open
+        (0.0, False),  # a gain may still come
+    ],
+)
+def test_what_is_certain_suffices_after_a_long_time(
+    quick: EvalProtocol, ratio: float, ends_once_long: bool
+) -> None:
+    rng = random.Random(1)
+    noisy = [ratio + rng.uniform(-0.2, 0.2) for _ in range(quick.min_quads + 1)]
+    soon = rule.is_done(noisy, 0.0, quick.model_copy(update={"max_quads": 200}))
+    late = rule.is_done(noisy, 2 * rule.LONG_S, quick.model_copy(update={"max_quads": 200}))
+    assert (soon, late) == (False, ends_once_long)

@@ -46,7 +46,7 @@ def _order(monkeypatch: pytest.MonkeyPatch, num_lanes: int) -> list[str]:
     seen = SimpleNamespace(copies_reference=False)
     progress = SimpleNamespace(stopwatch=stopwatch, samples=[], seen=seen)
     parts: dict[str, Any] = {
-        "oracle": SimpleNamespace(),
+        "oracle": SimpleNamespace(traits=SimpleNamespace(weakness=None)),
         "runner": SimpleNamespace(await_calm=lambda _: True),
         "workers": SimpleNamespace(
             reference=lambda **_: nullcontext(), still=lambda: noted("still")
