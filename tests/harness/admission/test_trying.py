@@ -12,7 +12,7 @@ import pytest
 
 from cudal1.errors import CrowdedError, DeviceLostError
 from cudal1.harness.admission import mutants, trying
-from cudal1.harness.admission.admission import Check, Found, Found, Probe, probe_all
+from cudal1.harness.admission.admission import Check, Found, Probe, probe_all
 from cudal1.harness.admission.known_references import KnownReferences
 from cudal1.harness.admission.prober import Prober
 from cudal1.harness.admission.trying import ReferenceTrial

@@ -114,7 +114,7 @@ def test_the_paper_s_rule_measures_its_whole_window(quick: EvalProtocol) -> None
         (0.0, False),  # a gain may still come
     ],
 )
-def test_what_is_certain_suffices_after_a_long_time(
+def test_a_certain_result_suffices_after_a_long_time(
     quick: EvalProtocol, ratio: float, ends_once_long: bool
 ) -> None:
     rng = random.Random(1)
