@@ -32,16 +32,18 @@ gets confirmed."""
 NEW_WEIGHTS = 0.25
 """Share of quads before which the weights change, untimed, under `drop_in`."""
 DECOYS = 0.6
-"""Share of quads in which, somewhere, an untimed burst of each role looks the same, but for some
-inputs of other families. What only those inputs need cannot be dropped once the checks are over."""
+"""Chance of a decoy in a quad: somewhere, an untimed burst of each role looks the same, but for
+some inputs of other families. What only those inputs need cannot be dropped once the checks are
+over."""
 REPLANNED, LONGER = 2, 3
 """Factor by which a candidate must turn out faster than it seemed before bursts become longer.
 Factor by which bursts become longer where nothing is decided, up to so many target times. A
 candidate that is slow at first would otherwise be seen on few inputs."""
 OTHERS_IN_DECOY, ENOUGH_DECOYS, ENOUGH_INPUTS = 8, 4, 2
 """Inputs of a decoy for each one of another family. Number of decoys within which enough inputs of
-every family come. Number of inputs of a family that are enough: a single one may happen to be
-harmless for a candidate that is wrong on its kind."""
+every family come, where a burst has room for so many; else two decoys may come in a quad. Number of
+inputs of a family that are enough: a single one may happen to be harmless for a candidate that is
+wrong on its kind."""
 LEAST_BURST = 0.5
 """Least length of a candidate's burst on a GPU, as a share of the reference's target, if the slots
 suffice. What a burst costs beyond its calls is known to some 30 µs there. A candidate that hides 60
@@ -86,11 +88,13 @@ class Quads:
         self._earns_nothing = earns_nothing
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
-        self._missing = Counter(dict.fromkeys(oracle.families[1:], ENOUGH_INPUTS))
+        self._missing = Counter[str]()
         """Number of inputs of each family that have yet to come among those of bursts that look
-        like timed ones."""
-        self._next_decoy: list[Draw] = []
-        """Inputs of the next decoy, drawn long before: drawing takes time, which a worker sees."""
+        like timed ones. A confirmation needs none: the smaller of two measurements counts."""
+        if session == 0:
+            self._missing.update(dict.fromkeys(oracle.families[1:], ENOUGH_INPUTS))
+        self._next_decoys: list[list[Draw]] = []
+        """Inputs of the next decoys, drawn long before: drawing takes time, which a worker sees."""
         self.burst_times = BurstTimes()
         """Times of all bursts that are of the timed bursts' order."""
 
@@ -109,7 +113,7 @@ class Quads:
         ):
             wanted = self._replanned(count, ratios)
             if wanted != count:
-                count, empty_us, self._next_decoy = wanted, self.time_empty(wanted), []
+                count, empty_us, self._next_decoys = wanted, self.time_empty(wanted), []
             if self._changes_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
@@ -235,14 +239,9 @@ class Quads:
         turns = {role: iter(range(num_timed)) for role in ROLES}
         plays = [(role, next(turns[role])) for role in order]  # role and inputs of each
         if not self._mixes_families:
-            num_inputs = ENOUGH_INPUTS * (len(self._oracle.families) - 1)
-            wanted = -(-num_inputs // ENOUGH_DECOYS)
-            others = min(count, max(1, count // OTHERS_IN_DECOY, wanted))
-            self._next_decoy = self._next_decoy or self._examination.mixed(count, others)
-            if self._rng.random() < DECOYS:
-                decoy, self._next_decoy = self._next_decoy, []
+            for decoy in self._decoys(count):
                 for role in ROLES:
-                    plays.insert(self._rng.randrange(len(plays) + 1), (role, num_timed))
+                    plays.insert(self._rng.randrange(len(plays) + 1), (role, len(inputs)))
                 inputs.append(decoy)
         times: dict[Role, list[float]] = {role: [] for role in ROLES}
         held: dict[tuple[Role, int], Burst] = {}
@@ -272,6 +271,17 @@ class Quads:
             known, burst = held[Role.REFERENCE, which], held[Role.CANDIDATE, which]
             self._settle(candidate, known, burst)
         return times
+
+    def _decoys(self, count: int) -> list[list[Draw]]:
+        """Return the inputs of the decoys in a quad; those of the next ones are drawn, too."""
+        num_inputs = ENOUGH_INPUTS * (len(self._oracle.families) - 1)
+        wanted = -(-num_inputs // ENOUGH_DECOYS)
+        others = min(count, max(1, count // OTHERS_IN_DECOY, wanted))
+        most = 1 if others >= wanted else 2
+        while len(self._next_decoys) < most:
+            self._next_decoys.append(self._examination.mixed(count, others))
+        number = sum(self._rng.random() < DECOYS for _ in range(most))
+        return [self._next_decoys.pop() for _ in range(number)]
 
     def bursts(
         self, candidate: Worker, reference: Worker, order: Order, count: int, times: int

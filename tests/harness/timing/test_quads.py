@@ -35,7 +35,12 @@ class Stage:
     """A stand-in for the burst runner and the workers; nothing takes any time."""
 
     def __init__(
-        self, protocol: EvalProtocol, monkeypatch: pytest.MonkeyPatch, order: Order = Order.CHAIN
+        self,
+        protocol: EvalProtocol,
+        monkeypatch: pytest.MonkeyPatch,
+        order: Order = Order.CHAIN,
+        *,
+        session: int = 0,
     ) -> None:
         self.events: list[Played] = []
         self.compared: Counter[str] = Counter()
@@ -65,14 +70,14 @@ class Stage:
             lambda _runner, _worker, draws, *_: self._burst(Role.REFERENCE, draws),
         )
         self.quads = Quads(
-            examination, runner, oracle, protocol, session=0, time_empty=lambda _: 0.0
+            examination, runner, oracle, protocol, session=session, time_empty=lambda _: 0.0
         )
 
-    def quad(self) -> list[Played]:
+    def quad(self, count: int = COUNT) -> list[Played]:
         """Run one more quad and return what it consists of."""
         del self.events[:]
         worker: Any = None
-        self.quads._quad(worker, worker, self.order(), COUNT, 0.0, 0)
+        self.quads._quad(worker, worker, self.order(), count, 0.0, 0)
         return list(self.events)
 
     def order(self) -> tuple[Role, ...]:
@@ -171,6 +176,24 @@ def test_a_gain_is_measured_until_inputs_of_every_family_have_come(stage: Stage)
         stage.quad()
     for family in FAMILIES[1:]:
         assert stage.compared[family] >= module.ENOUGH_INPUTS
+
+
+def test_a_confirmation_does_not_wait_for_other_families(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(quick, monkeypatch, session=1)
+    assert stage.quads._is_done([math.log(2.0)] * 12, 0.0)
+
+
+def test_bursts_without_room_for_other_families_have_up_to_two_decoys(stage: Stage) -> None:
+    found: Counter[int] = Counter()
+    for _ in range(NUM_QUADS):
+        played = stage.quad(count=1)
+        decoys = [each for each in played if each.role and each.is_decoy]
+        assert [each.role for each in decoys].count(Role.CANDIDATE) * 2 == len(decoys)
+        found[len(decoys) // 2] += 1
+    assert set(found) == {0, 1, 2}
+    assert found[2] > found[0]
 
 
 @pytest.mark.parametrize("first_us", [50.0, 200.0])
