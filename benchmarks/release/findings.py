@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.release.causes import cause, one_line
 from benchmarks.release.checking import Checked, Outcome
 from benchmarks.release.rows import Entry
+from cudal1.measurement import Doubt
 from cudal1.protocol import Mode, PrecisionClass
 from cudal1.verdict import Status, Verdict
 
@@ -45,6 +46,12 @@ class Finding:
         return self.verdict is not None and self.verdict.is_successful
 
     @property
+    def is_weak(self) -> bool:
+        """Return whether it is correct, and no gain counts because its reference is weak."""
+        measured = self.verdict.measurement if self.verdict else None
+        return measured is not None and measured.doubt is Doubt.REFERENCE
+
+    @property
     def is_correct_in_eval_only(self) -> bool:
         """Return whether it is correct in evaluation mode and not as constructed."""
         judged = self.eval_verdict
@@ -62,8 +69,8 @@ class Finding:
 
     @property
     def certified(self) -> float | None:
-        """Return its certified speedup; None where it is not correct, or was not timed."""
-        return self.verdict.speedup if self.verdict else None
+        """Return its certified speedup; None where it is not correct, weak, or was not timed."""
+        return self.verdict.speedup if self.verdict and not self.is_weak else None
 
     @property
     def estimate(self) -> float | None:

@@ -41,6 +41,7 @@ def summarise(findings: Sequence[Finding]) -> dict[str, Any]:
         ]
         + [{"level": "all", **_level(findings)}],
         "causes": causes(coded),
+        "weak": [finding.entry.name for finding in coded if finding.is_weak],
         "refused": _named(coded, lambda f: f.refusal and kind_of_refusal(f.refusal)),
         "properties": properties(coded),
         "largest_claims": largest_claims(coded),
@@ -60,6 +61,7 @@ def _level(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return claims beside certified speedups, of one level."""
     coded = [finding for finding in findings if finding.entry.source]
     correct = [finding for finding in coded if finding.is_correct]
+    told = [finding for finding in correct if not finding.is_weak]
     certified = [f.certified for f in correct if f.certified is not None]
     in_eval = [f for f in coded if f.is_correct_in_eval_only]
     certified_in_eval = [f.eval_verdict.speedup for f in in_eval if f.eval_verdict]
@@ -75,9 +77,9 @@ def _level(findings: Sequence[Finding]) -> dict[str, Any]:
         "claimed_of_eval_only": _spread(claims(in_eval)),
         "certified_of_eval_only": _spread(c for c in certified_in_eval if c is not None),
         "claimed": _spread(claims(coded)),
-        "claimed_of_correct": _spread(claims(correct)),
+        "claimed_of_correct": _spread(claims(told)),
         "certified_of_correct": _spread(certified),
-        "estimated_of_correct": _spread(f.estimate for f in correct if f.estimate is not None),
+        "estimated_of_correct": _spread(f.estimate for f in told if f.estimate is not None),
         "num_claimed_at_least": _above(claims(coded)),
         "num_certified_at_least": _above(certified),
         "num_certified_as_claimed": sum(

@@ -29,7 +29,7 @@ from benchmarks.release.state import State, lines_of
 from benchmarks.release.tables import markdown
 from cudal1.baseline import Baseline
 from cudal1.errors import ConfigError
-from cudal1.measurement import Measurement
+from cudal1.measurement import Doubt, Measurement
 from cudal1.problem import DeviceClass
 from cudal1.protocol import Contract, Mode, PrecisionClass
 from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
@@ -195,6 +195,19 @@ def test_a_refused_reference_settles_the_row_and_is_not_the_sources_fault() -> N
     assert found["causes"] == []
     assert found["agreement"]["share_of_agreeing_called_correct"] == 0.0
     assert found["agreement"]["share_of_agreeing_and_judged"] is None
+
+
+def test_rows_with_a_weak_reference_are_correct_and_in_no_mean() -> None:
+    measured = verdict(certified=1.0).measurement
+    assert measured is not None
+    weak = verdict(measurement=measured.model_copy(update={"doubt": Doubt.REFERENCE}))
+    rows = [finding(1, 9.0, judged=weak), finding(2, 3.0, judged=verdict(certified=1.5))]
+    found = summary.summarise(rows)
+    (level, _) = found["levels"]
+    assert (found["weak"], level["num_correct"]) == (["1:1"], 2)
+    assert level["certified_of_correct"]["mean"] == 1.5
+    assert level["claimed_of_correct"]["mean"] == 3.0
+    assert found["agreement"]["num_agree_called_correct"] == 2
 
 
 def test_the_largest_claims_are_listed_with_their_share() -> None:
