@@ -94,7 +94,8 @@ class Measurement(Record):
     """The median speedup is below this with probability `alpha` at most; None: too few quads. It
     may be above `certified`, which is rounded down and may be lowered by a doubt."""
     doubt: Doubt | None = None
-    """The doubt that lowered `certified` most; None where the quads alone certify no more."""
+    """The doubt that lowered `certified` most; None where the quads alone certify no more. A weak
+    reference is named even if they do not."""
     believed: float | None = None
     """The speedup that the doubt allows; None without a doubt."""
     upper: float | None = None

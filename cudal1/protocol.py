@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record, content_id
 
-HARNESS_VERSION = "28"
+HARNESS_VERSION = "29"
 """Part of every fingerprint; raised when a change of the code changes the meaning of a verdict."""
 DECIDING = Path(__file__).with_name("deciding.json")
 """The record of the harness's constants and sources (`harness.deciding`)."""

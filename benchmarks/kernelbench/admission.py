@@ -146,9 +146,10 @@ def try_all(rounds: Sequence[Sequence[Problem]], tries: Lines) -> dict[str, Try]
         for problem, probe in probe_all(
             list(new.values()), max_reference_ms=MAX_REFERENCE_MS, time_limit_s=TIME_LIMIT_S
         ):
-            seen[problem.id] = probe.model_dump(mode="json")
+            reason = probe.admission.reason  # a weak reference is none to learn from
+            seen[problem.id] = probe.model_dump(mode="json") | {"reason": reason}
             tries.add(seen[problem.id])
-            note(f"{problem.key}: {probe.reason or 'admitted'}")
+            note(f"{problem.key}: {reason or 'admitted'}")
         todo = [i for i in todo if not is_decided(seen[problems[i].id])]
     return seen
 

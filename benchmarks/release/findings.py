@@ -48,7 +48,8 @@ class Finding:
     @property
     def is_weak(self) -> bool:
         """Return whether it is correct, and no gain counts because its reference is weak."""
-        measured = self.verdict.measurement if self.verdict else None
+        judged = self.eval_verdict if self.is_correct_in_eval_only else self.verdict
+        measured = judged.measurement if judged else None
         return measured is not None and measured.doubt is Doubt.REFERENCE
 
     @property

@@ -64,7 +64,8 @@ def _level(findings: Sequence[Finding]) -> dict[str, Any]:
     told = [finding for finding in correct if not finding.is_weak]
     certified = [f.certified for f in correct if f.certified is not None]
     in_eval = [f for f in coded if f.is_correct_in_eval_only]
-    certified_in_eval = [f.eval_verdict.speedup for f in in_eval if f.eval_verdict]
+    told_in_eval = [f for f in in_eval if not f.is_weak]
+    certified_in_eval = [f.eval_verdict.speedup for f in told_in_eval if f.eval_verdict]
     return {
         "num_rows": len(findings),
         "num_with_code": len(coded),
@@ -74,7 +75,7 @@ def _level(findings: Sequence[Finding]) -> dict[str, Any]:
         "num_correct_in_class": in_classes(correct),
         "num_of_unknown_class": sum(f.precision is None for f in correct),
         "num_correct_in_eval_only": len(in_eval),
-        "claimed_of_eval_only": _spread(claims(in_eval)),
+        "claimed_of_eval_only": _spread(claims(told_in_eval)),
         "certified_of_eval_only": _spread(c for c in certified_in_eval if c is not None),
         "claimed": _spread(claims(coded)),
         "claimed_of_correct": _spread(claims(told)),

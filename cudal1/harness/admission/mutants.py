@@ -190,13 +190,17 @@ class _Trial:
         ]
 
     def table(self) -> KillTable:
-        if self.traits.weakness is not None:  # no gain counts, so nothing has to be told apart
+        is_weak = self.traits.weakness is not None
+        if is_weak:  # no gain counts, so nothing has to be told apart
             self._suspects, self._dropped = [], []
         for number, target in enumerate(self._protocol.correctness_stages):
             if (number > 0 if self._is_drop_in else number == 1) and self._has_other_weights:
                 self._weight_seed = self._rng.getrandbits(62)
                 self._give_weights(self._weight_seed)
-            while self._num_inputs < target and self._refused is None and self._alive():
+            while self._num_inputs < target and self._refused is None:
+                # of a weak reference only whether the check admits its own outputs is asked
+                if not (self._alive() or (is_weak and number == 0)):
+                    break
                 self._try_all(self._draw(), number + 1)
         results = [suspect.result() for suspect in self._dropped]
         last = next((m for m in results if m.killed is not None), None)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from cudal1.harness.oracle.deviations import Distances, distances, largest
 from cudal1.harness.oracle.parts import in_parts
-from cudal1.harness.shared.wire import TensorSpec
 from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
@@ -107,9 +106,6 @@ _BY_DTYPE = {
 }
 ERROR_MARGIN = 4.0
 """Factor by which a candidate may be farther from the oracle than the reference is."""
-NOTICED = 1e-4
-"""Relative L2 distance that is sure to be noticed in class `strict`, where the reference's error
-allows it."""
 
 FAR = 0.08
 """Relative L2 error of an output that no rounding explains: `ERROR_MARGIN` times the reference's
@@ -290,24 +286,6 @@ def agree(
     if bool((good_N & ~within_N).any()):  # else a second look would say the same
         within_N |= largest(x, y, absolute_N=absolute_N, relative_N=relative_N) <= 1.0
     return (good_N & within_N).tolist()
-
-
-def let_through(
-    specs: Sequence[TensorSpec], error: ReferenceError, precision: PrecisionClass
-) -> float:
-    """Return the relative L2 distance up to which outputs may count as correct, at least `NOTICED`.
-
-    Args:
-        specs: types and shapes of a call's outputs.
-        error: the reference's own error in them.
-        precision: the class that outputs have to meet.
-    """
-    bounds = [
-        _bounds(_BY_DTYPE[spec.dtype][precision], error)[2]
-        for spec in specs
-        if spec.dtype in _BY_DTYPE
-    ]
-    return max([NOTICED, *bounds])
 
 
 def _bounds(tolerance: Tolerance, error: ReferenceError) -> tuple[float, float, float]:

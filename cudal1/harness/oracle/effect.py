@@ -1,8 +1,8 @@
-"""Measure how far a reference's outputs move with its inputs.
+"""Find out whether the check would notice that outputs are those for other inputs.
 
-Where they hardly move, a candidate may leave out work and be correct. METR and robust-kbench
-removed problems for that reason. Here such a reference is weak: candidates are checked, and no gain
-of theirs counts.
+Where it would not, a candidate may leave out work and be correct. METR and robust-kbench removed
+problems for that reason. Here such a reference is weak: candidates are checked, and no gain of
+theirs counts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cudal1.harness.oracle.correctness import ReferenceError, compare
 from cudal1.harness.oracle.deviations import distances
 from cudal1.harness.oracle.parts import flat_parts
+from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
     import torch
@@ -22,60 +24,82 @@ if TYPE_CHECKING:
 
 BEYOND = 1e30
 """Stands for a distance that cannot be computed; JSON and records hold no infinity."""
-SAME = 2e-3
-"""Relative L2 distance up to which outputs count as equal where no class of precision is asked."""
+MARGIN = 4.0
+"""Factor by which outputs must exceed a bound of the check to be noticed: the largest of some draws
+is looked at, and a candidate may leave out a part of what moves them."""
+FLAT = 2e-3
+"""Relative L2 distance from its mean up to which an output is called constant."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The relative L2 distances by which outputs move."""
+    """The effect of a reference's inputs on its outputs."""
 
-    of_all: float
-    """Largest distance when all inputs are redrawn."""
     least: float
-    """Smallest distance when one input or all of them are redrawn."""
-    least_place: int | None
-    """Input with the smallest effect; None where that is all of them."""
-    is_flat: bool
-    """True if no output varies from element to element."""
-
-    def weakness(self, limit: float) -> str | None:
-        """Return why the reference is weak if distances up to `limit` count as none."""
-        if self.of_all <= limit:
-            said = "is constant" if self.is_flat else "does not depend on the inputs"
-            moved = self.of_all
-        elif self.least <= limit:
-            said, moved = f"does not depend on input {self.least_place}", self.least
-        else:
-            return None
-        return f"the output {said}: it moves by {moved:.1g}, at most {limit:.1g}"
+    """Relative L2 distance by which outputs move when one input or all of them are drawn anew, the
+    largest of some draws, for the input with the smallest."""
+    weakness: str | None
+    """Reason why the reference is weak; None: it is not."""
 
 
 def effect(
     first: Tensors,
     outputs: Tensors,
-    others: Sequence[tuple[Tensors, Tensors]],
+    seeds: Sequence[int],
+    draw: Callable[[int], Tensors],
     call: Callable[[Tensors], Tensors | None],
+    notices: Callable[[Tensors, Tensors], bool],
 ) -> Effect:
-    """Return how far outputs move when inputs are redrawn, all of them and one at a time.
+    """Draw all inputs anew, and each one alone, until the check notices; a fixed one is left out.
 
     Args:
         first: the inputs of one draw.
         outputs: for `first`.
-        others: the inputs of further draws, and the outputs for them.
+        seeds: those of further draws.
+        draw: returns the inputs of a seed.
         call: returns the outputs for inputs; None: the reference cannot do them.
+        notices: whether the check tells answers, given first, from outputs in their place.
     """
-    moved = max(distance(outputs, answers) for _, answers in others)
-    least, least_place = moved, None
-    for place, (mine, other) in enumerate(zip(first, others[0][0], strict=True)):
-        if mine.equal(other):  # a fixed input, such as a mask
-            other = mine * 1.5 + 0.25 if mine.is_floating_point() else None
-        if other is None or len(first) == 1 or other.shape != mine.shape:
-            continue
-        changed = call([*first[:place], other, *first[place + 1 :]])
-        if changed is not None and (alone := distance(outputs, changed)) < least:
-            least, least_place = alone, place
-    return Effect(moved, least, least_place, is_flat=all(_is_flat(each) for each in outputs))
+    least = BEYOND
+    for place in (None, *(range(len(first)) if len(first) > 1 else ())):
+        moved: float | None = None
+        for seed in seeds:
+            inputs = draw(seed)
+            if place is not None:
+                if first[place].equal(inputs[place]):
+                    continue
+                inputs = [*first[:place], inputs[place], *first[place + 1 :]]
+            others = call(inputs)
+            if others is None:
+                continue
+            moved = max(moved or 0.0, distance(outputs, others))
+            if notices(outputs, others):
+                break
+        else:
+            if moved is not None:
+                return Effect(moved, _weakness(outputs, place, moved))
+        least = least if moved is None else min(least, moved)
+    return Effect(least, None)
+
+
+def is_noticed(
+    answers: Tensors, outputs: Tensors, error: ReferenceError, precision: PrecisionClass
+) -> bool:
+    """Return whether an output is clearly none of the answers in a class.
+
+    `error` is the reference's own error in its answers, which widens the bounds.
+    """
+    return any(
+        not compare(x, y, error).worst[precision] <= MARGIN
+        for x, y in zip(outputs, answers, strict=True)
+    )
+
+
+def _weakness(outputs: Tensors, place: int | None, moved: float) -> str:
+    said = "does not depend on the inputs" if place is None else f"does not depend on input {place}"
+    if place is None and all(_is_flat(each) for each in outputs):
+        said = "is constant"
+    return f"the output {said}: it moves by {moved:.1g}, too little to be noticed"
 
 
 def distance(left: Tensors, right: Tensors) -> float:
@@ -87,7 +111,7 @@ def distance(left: Tensors, right: Tensors) -> float:
 
 def _is_flat(tensor: torch.Tensor) -> bool:
     level = tensor.double().mean() if tensor.is_floating_point() else tensor.flatten()[0]
-    return distance([tensor], [level.to(tensor.dtype).expand_as(tensor)]) <= SAME
+    return distance([tensor], [level.to(tensor.dtype).expand_as(tensor)]) <= FLAT
 
 
 def _apart(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from cudal1.harness.inputs.draws import Draw, Tensors
 from cudal1.harness.inputs.families import FAMILIES, OWN
 from cudal1.harness.oracle.answering import TOO_HARD, Answering, copied, errors_of
-from cudal1.harness.oracle.correctness import ReferenceError, let_through
-from cudal1.harness.oracle.effect import Effect, effect
+from cudal1.harness.oracle.correctness import ReferenceError
+from cudal1.harness.oracle.effect import Effect, effect, is_noticed
 from cudal1.harness.oracle.models import Models
 from cudal1.harness.oracle.parts import flat_parts
 from cudal1.harness.oracle.roofline import NO_WORK, Work, least_work
@@ -94,15 +94,13 @@ class ReferenceExamination:
             if can_change_weights:
                 errors[OWN] = errors[OWN].larger(changed)
         families = {family: error.larger(errors[OWN]) for family, error in errors.items()}
-        specs = self._answering.calls.specs
-        moved = self._effect(first)
-        limit = let_through(specs, families[OWN], self._precision)
+        moved = self._effect(first, families[OWN])
         return Traits(
             arrangement=draws.arrangement,
             uses_others=draws.has_used_others,
-            output_specs=specs,
+            output_specs=self._answering.calls.specs,
             input_effect=moved.least,
-            weakness=moved.weakness(limit),
+            weakness=moved.weakness,
             runs_in_float64=models.exact is not None,
             off_by=self._off_by,
             mutates_inputs=self._answering.mutates_inputs,
@@ -115,19 +113,24 @@ class ReferenceExamination:
             constants=repr(constants),
         )
 
-    def _effect(self, first: Draw) -> Effect:
-        """Return how far outputs for the problem's own inputs move with these."""
+    def _effect(self, first: Draw, error: ReferenceError) -> Effect:
+        """Return the effect of the problem's own inputs, with the reference's error on these."""
         answering = self._answering
 
         def called(inputs: Tensors) -> Tensors | None:
             try:
-                return answering.plain(Draw(inputs, OWN))
+                return [output.clone() for output in answering.plain(Draw(inputs, OWN))]
             except RefusalError:  # inputs of two draws may not fit together
                 return None
 
-        other = answering.draws.draw(EXAMINED_SEEDS[0])
-        pairs = [(other.inputs, answering.plain(other))]
-        return effect(first.inputs, answering.plain(first), pairs, called)
+        return effect(
+            first.inputs,
+            [output.clone() for output in answering.plain(first)],
+            EXAMINED_SEEDS,
+            lambda seed: answering.draws.draw(seed).inputs,
+            called,
+            lambda answers, outputs: is_noticed(answers, outputs, error, self._precision),
+        )
 
     def _look_first(self, draw: Draw) -> tuple[bool, bool]:
         """Learn output specs, whether a call writes to its inputs, and what the seed decides."""

@@ -42,8 +42,9 @@ candidate that is slow at first would otherwise be seen on few inputs."""
 OTHERS_IN_DECOY, ENOUGH_DECOYS, ENOUGH_INPUTS = 8, 4, 2
 """Inputs of a decoy for each one of another family. Number of decoys within which enough inputs of
 every family come, where a burst has room for so many; else two decoys may come in a quad. Number of
-inputs of a family that are enough: a single one may happen to be harmless for a candidate that is
-wrong on its kind."""
+inputs of a family that are enough in the first measurement, beyond which nothing is paid: a single
+one may happen to be harmless for a candidate that is wrong on its kind. In a confirmation one is
+enough."""
 LEAST_BURST = 0.5
 """Least length of a candidate's burst on a GPU, as a share of the reference's target, if the slots
 suffice. What a burst costs beyond its calls is known to some 30 µs there. A candidate that hides 60
@@ -88,11 +89,11 @@ class Quads:
         self._earns_nothing = earns_nothing
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
-        self._missing = Counter[str]()
+        self._missing = Counter(
+            dict.fromkeys(oracle.families[1:], ENOUGH_INPUTS if session == 0 else 1)
+        )
         """Number of inputs of each family that have yet to come among those of bursts that look
-        like timed ones. A confirmation needs none: the smaller of two measurements counts."""
-        if session == 0:
-            self._missing.update(dict.fromkeys(oracle.families[1:], ENOUGH_INPUTS))
+        like timed ones."""
         self._next_decoys: list[list[Draw]] = []
         """Inputs of the next decoys, drawn long before: drawing takes time, which a worker sees."""
         self.burst_times = BurstTimes()
@@ -281,7 +282,7 @@ class Quads:
         while len(self._next_decoys) < most:
             self._next_decoys.append(self._examination.mixed(count, others))
         number = sum(self._rng.random() < DECOYS for _ in range(most))
-        return [self._next_decoys.pop() for _ in range(number)]
+        return [self._next_decoys.pop(0) for _ in range(number)]
 
     def bursts(
         self, candidate: Worker, reference: Worker, order: Order, count: int, times: int

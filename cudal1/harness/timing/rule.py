@@ -22,8 +22,7 @@ SOON = 0.1
 """Relative distance within which a few log-ratios agree with what they bear out: their estimate is
 then all that is known. A candidate that agrees less well is measured to the end."""
 LONG_S = 5.0
-"""Seconds of timing after which what is certain suffices: a certified gain however small, or that
-there is none. A bound holds whenever measuring ends, so only its last per cents are lost."""
+"""Seconds of timing after which what is certain suffices. A bound holds whenever measuring ends."""
 CLEAR = 1.25
 """Speedup or slowdown from which pairs tell a candidate apart, without quads, where bursts differ
 by some per cent."""

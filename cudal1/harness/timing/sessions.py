@@ -138,6 +138,8 @@ class Sessions:
                 quads.warm_up_again(worker, reference)
             else:
                 quads.warm_up(worker, reference)
+            if is_copy or is_weak:
+                expected = None
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)
@@ -145,10 +147,10 @@ class Sessions:
             if rule.bears_out(ratios, expected, self._protocol):
                 certified = statistics.conservative(measured.speedup)
                 return measured.model_copy(update={"certified": certified})
-            if is_copy:
-                return measured.model_copy(update={"certified": 1.0})
             if is_weak:
                 return measured.model_copy(update={"certified": 1.0, "doubt": Doubt.REFERENCE})
+            if is_copy:
+                return measured.model_copy(update={"certified": 1.0})
             if measured.certified <= 1.0:
                 return measured
             limit = Credible(

@@ -18,6 +18,8 @@ from cudal1.protocol import EvalProtocol
 
 LEAST = 0.01
 """Least reward of a correct candidate."""
+NEAR = 1.25
+"""Factor by which an estimate may exceed a certified gain that suffices after a long time."""
 AGREEING_BUCKETS = 6 / 7
 """Share of buckets that must lie on the same side of 1 as the estimate."""
 
@@ -147,18 +149,21 @@ def is_done(ratios: Sequence[float], protocol: EvalProtocol, *, is_long: bool = 
     settled: that there is no gain that earns anything, and whether there is a loss. What is true is
     given up with probability `give_up_alpha` at most.
 
-    With `is_long`, measuring has taken so long that a certified gain suffices, and so does that no
-    gain is to be expected.
+    With `is_long`, measuring has taken so long that a certified gain suffices if the estimate is
+    not far above it. If no gain is to be expected, as many quads suffice as certify a clear loss.
     """
     if len(ratios) >= protocol.max_quads:
         return True
     reached = _reached(ratios, protocol)
     if reached < protocol.dead_zone:
-        return is_given_up(ratios, protocol) and (is_long or _is_loss_settled(ratios, protocol))
+        may_end = is_long and len(ratios) >= protocol.min_quads
+        return is_given_up(ratios, protocol) and (may_end or _is_loss_settled(ratios, protocol))
     following = reached * (1 + protocol.certify_within)
     may_rise = reached < protocol.max_claim and not _is_out_of_reach(ratios, following, protocol)
-    if may_rise and not is_long:
-        return False
+    if may_rise:
+        centre = estimate(ratios, num_buckets=protocol.num_buckets)
+        if not is_long or centre > NEAR * reached:
+            return False
     # while the estimate is below the bound, a few quads more may lift it
     return reading(ratios, protocol) >= conservative(reached)
 

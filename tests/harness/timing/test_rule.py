@@ -107,18 +107,25 @@ def test_the_paper_s_rule_measures_its_whole_window(quick: EvalProtocol) -> None
 
 
 @pytest.mark.parametrize(
-    ("ratio", "ends_once_long"),
+    ("ratio", "spread", "ends_once_long"),
     [
-        (math.log(4.0), True),  # certified, and still rising
-        (math.log(0.9), True),  # no gain, and whether it is a loss is open
-        (0.0, False),  # a gain may still come
+        (math.log(4.0), 0.2, True),  # certified, and still rising
+        (math.log(4.0), 1.0, False),  # the estimate is far above what is certified
+        (math.log(0.9), 0.2, True),  # no gain, and whether it is a loss is open
+        (0.0, 0.2, False),  # a gain may still come
     ],
 )
 def test_a_certain_result_suffices_after_a_long_time(
-    quick: EvalProtocol, ratio: float, ends_once_long: bool
+    quick: EvalProtocol, ratio: float, spread: float, ends_once_long: bool
 ) -> None:
     rng = random.Random(1)
-    noisy = [ratio + rng.uniform(-0.2, 0.2) for _ in range(quick.min_quads + 1)]
-    soon = rule.is_done(noisy, 0.0, quick.model_copy(update={"max_quads": 200}))
-    late = rule.is_done(noisy, 2 * rule.LONG_S, quick.model_copy(update={"max_quads": 200}))
+    noisy = [ratio + rng.uniform(-spread, spread) for _ in range(quick.min_quads + 1)]
+    protocol = quick.model_copy(update={"max_quads": 200})
+    soon, late = (rule.is_done(noisy, s, protocol) for s in (0.0, 2 * rule.LONG_S))
     assert (soon, late) == (False, ends_once_long)
+
+
+def test_a_clear_loss_is_certified_however_long_it_takes(quick: EvalProtocol) -> None:
+    slow = [math.log(0.01)] * quick.max_quads
+    ends = next(n for n in range(1, len(slow)) if rule.is_done(slow[:n], 99.0, quick))
+    assert rule.read(slow[:ends], quick).certified == 0.01
