@@ -35,6 +35,7 @@ from cudal1.harness.inputs import draws
 from cudal1.harness.oracle import (
     answering,
     correctness,
+    effect,
     models,
     oracle,
     reference_examination,
@@ -81,7 +82,9 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "calling": [(Calls, "plain"), (trial._Reference, "call")],
     "in float64": [(Calls, "exact")],
     "comparing": [
-        (trial, "_distance"),
+        (trial, "distance"),
+        (effect, "distance"),
+        (reference_examination, "is_noticed"),
         (answering, "reference_error"),
         (reference_examination, "farthest_apart"),
         (correctness.Expected, "admits"),
