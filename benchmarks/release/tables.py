@@ -68,9 +68,9 @@ def _section(which: Which, side: Mapping[str, Any]) -> Iterator[str]:
     yield from _counted("Not correct as constructed, by kind of cause", side["causes"])
     if weak := side["weak"]:
         yield (
-            f"{len(weak)} of the correct rows have a weak reference, whose output hardly moves "
-            f"with its inputs: {', '.join(weak)}. A kernel that left out work would agree, too, so "
-            "their speedups, claimed and certified, are in no mean of correct ones."
+            f"{len(weak)} of the correct rows have a weak reference, with an output that hardly "
+            f"moves with its inputs: {', '.join(weak)}. A kernel that left out work would agree, "
+            "too. So their speedups, claimed and certified, are in no mean of correct ones."
         )
         yield ""
     yield from _counted("References that cannot be judged", side["refused"])

@@ -107,6 +107,7 @@ _BY_DTYPE = {
 ERROR_MARGIN = 4.0
 """Factor by which a candidate may be farther from the oracle than the reference is."""
 
+
 FAR = 0.08
 """Relative L2 error of an output that no rounding explains: `ERROR_MARGIN` times the reference's
 largest error that widens a bound (`answering.TOO_HARD`)."""

@@ -50,7 +50,7 @@ def effect(
     call: Callable[[Tensors], Tensors | None],
     notices: Callable[[Tensors, Tensors], bool],
 ) -> Effect:
-    """Draw all inputs anew, and each one alone, until the check notices; a fixed one is left out.
+    """Return the effect of all inputs, drawn anew, and of each one alone; fixed ones are left out.
 
     Args:
         first: the inputs of one draw.
@@ -58,7 +58,8 @@ def effect(
         seeds: those of further draws.
         draw: returns the inputs of a seed.
         call: returns the outputs for inputs; None: the reference cannot do them.
-        notices: whether the check tells answers, given first, from outputs in their place.
+        notices: returns whether the check tells answers, its first argument, from outputs in their
+            place. Draws end when it does.
     """
     least = BEYOND
     for place in (None, *(range(len(first)) if len(first) > 1 else ())):

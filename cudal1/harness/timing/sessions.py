@@ -115,6 +115,7 @@ class Sessions:
         self._zygote.settle()  # dismissed workers may still hold the device
         is_copy = bool(examination.progress.seen.copies_reference)
         is_weak = self._oracle.traits.weakness is not None
+        earns_nothing = is_copy or is_weak
         with (
             examination.progress.stopwatch.during(Phase.MEASURING),
             self._reference(worker, fresh=is_fresh) as reference,
@@ -127,7 +128,7 @@ class Sessions:
                 self._protocol,
                 session=session,
                 time_empty=partial(self._costs.empty_us, reference=reference),
-                earns_nothing=is_copy or is_weak,
+                earns_nothing=earns_nothing,
             )
             if self._num_lanes > 1:  # others may go on while fresh processes load and compile
                 quads.warm_up(worker, reference)
@@ -138,7 +139,7 @@ class Sessions:
                 quads.warm_up_again(worker, reference)
             else:
                 quads.warm_up(worker, reference)
-            if is_copy or is_weak:
+            if earns_nothing:
                 expected = None
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
@@ -147,10 +148,9 @@ class Sessions:
             if rule.bears_out(ratios, expected, self._protocol):
                 certified = statistics.conservative(measured.speedup)
                 return measured.model_copy(update={"certified": certified})
-            if is_weak:
-                return measured.model_copy(update={"certified": 1.0, "doubt": Doubt.REFERENCE})
-            if is_copy:
-                return measured.model_copy(update={"certified": 1.0})
+            if earns_nothing:
+                doubt = Doubt.REFERENCE if is_weak else None
+                return measured.model_copy(update={"certified": 1.0, "doubt": doubt})
             if measured.certified <= 1.0:
                 return measured
             limit = Credible(

@@ -89,10 +89,7 @@ def _caption(given: ReportInput, failed_as: float) -> str:
 def _meaning(protocol: EvalProtocol) -> str:
     if protocol.rule is Rule.PAPER:
         return "what the paper's rule reads, which certifies nothing"
-    return (
-        f"the largest claim whose lower confidence bound (alpha {protocol.alpha:g}) the "
-        "measurement supports"
-    )
+    return f"the largest lower bound that a measurement supports (alpha {protocol.alpha:g})"
 
 
 def _order(value: object) -> tuple[bool, str]:
